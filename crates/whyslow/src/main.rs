@@ -1,0 +1,3 @@
+//! Placeholder until the command is written.
+
+fn main() {}
