@@ -1,1 +1,34 @@
-//! Placeholder until the crate is written.
+//! OTLP bytes to ids, span ranges, summaries and attribute values; JSON to bytes; replies.
+//!
+//! Bytes stay bytes: an export request is checked once ([`export::check`]), then walked span by
+//! span ([`export::spans`]), and of each span only what is asked for is read ([`span`],
+//! [`attribute`]). None of that allocates. JSON is turned into protobuf bytes at the door
+//! ([`json`]), so that there is one representation behind it.
+//!
+//! Does not know files, time, the network or Arrow. No bytes make it panic, recurse without bound
+//! or work longer than a constant per byte.
+#![deny(
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::arithmetic_side_effects
+)]
+
+pub mod ids;
+
+pub mod wire;
+
+pub mod export;
+
+pub mod span;
+
+pub mod attribute;
+
+pub mod scope;
+
+mod base64;
+mod error;
+mod schema;
+
+pub use error::{Error, Result};
+pub use export::Signal;
+pub use ids::{IdError, SpanId, TraceId};
