@@ -8,7 +8,7 @@
 //! Refused, though protobuf would merge: a `KeyValue` with two values and an `AnyValue` with two
 //! variants set. No encoder writes them, and reading them needs a copy.
 
-mod text;
+pub(crate) mod text;
 
 use crate::{
     error::{Error, Result, offset_u32},

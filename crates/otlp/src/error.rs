@@ -71,10 +71,10 @@ pub enum Error {
     /// The span has no usable span id.
     #[error("span id is not 8 bytes with at least one of them not zero")]
     SpanId,
-    /// Offsets are 32 bits wide; nothing larger is read.
-    #[error("message of {n_bytes} bytes is larger than 4 GiB")]
+    /// More bytes than are read: 4 GiB, of JSON 512 MiB.
+    #[error("body of {n_bytes} bytes is larger than is ever read")]
     TooLarge {
-        /// Size of what was given.
+        /// Its size.
         n_bytes: u64,
     },
     /// The text is not JSON.

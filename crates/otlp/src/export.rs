@@ -25,6 +25,7 @@ mod check;
 mod items;
 mod walk;
 
+pub(crate) use walk::every_span;
 pub use walk::{SpanAt, Spans, SpansAt, spans, spans_at};
 
 use crate::{

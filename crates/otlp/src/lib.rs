@@ -25,10 +25,25 @@ pub mod attribute;
 
 pub mod scope;
 
+pub mod json;
+
+pub mod reply;
+
+pub mod reframe;
+
+pub mod retime;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
 mod base64;
+mod encode;
 mod error;
 mod schema;
 
 pub use error::{Error, Result};
 pub use export::Signal;
 pub use ids::{IdError, SpanId, TraceId};
+
+#[cfg(test)]
+mod tests;

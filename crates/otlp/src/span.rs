@@ -156,6 +156,18 @@ impl SpanKind {
         }
     }
 
+    /// Its number on the wire.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Unspecified => 0,
+            Self::Internal => 1,
+            Self::Server => 2,
+            Self::Client => 3,
+            Self::Producer => 4,
+            Self::Consumer => 5,
+        }
+    }
+
     /// OTLP's name without the prefix `SPAN_KIND_`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -189,6 +201,15 @@ impl StatusCode {
             1 => Self::Ok,
             2 => Self::Error,
             _ => Self::Unset,
+        }
+    }
+
+    /// Its number on the wire.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Unset => 0,
+            Self::Ok => 1,
+            Self::Error => 2,
         }
     }
 

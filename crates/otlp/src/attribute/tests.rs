@@ -1,1 +1,1 @@
-//! Tests of attribute reading.
+//! Tests of attribute.

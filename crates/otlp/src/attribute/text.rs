@@ -1,9 +1,13 @@
 //! Attribute values as text and as numbers.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::collections::BTreeMap;
 
 use super::{DEPTH_CEILING, Value, elements, of_kvlist};
-use crate::{base64, error::Result};
+use crate::{
+    base64,
+    error::Result,
+    json::write::{push_double, push_fmt, push_string},
+};
 
 impl Value<'_> {
     /// Appends the value as text: strings as they are, numbers in decimal, bytes in base64, arrays
@@ -17,7 +21,7 @@ impl Value<'_> {
             Self::Empty => {}
             Self::Str(text) => out.push_str(text),
             Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-            Self::Int(value) => push_fmt(out, format_args!("{value}")),
+            Self::Int(value) => push_fmt(format_args!("{value}"), out),
             Self::Double(value) => push_double(*value, out),
             Self::Bytes(bytes) => base64::encode(bytes, out),
             Self::Array(_) | Self::KvList(_) => self.write_json(out, 0),
@@ -51,7 +55,7 @@ impl Value<'_> {
     fn write_json(&self, out: &mut String, depth: u32) {
         match self {
             Self::Empty => out.push_str("null"),
-            Self::Str(text) => push_json_string(text, out),
+            Self::Str(text) => push_string(text, out),
             Self::Bool(_) | Self::Int(_) => self.write_text(out),
             Self::Double(value) if value.is_finite() => push_double(*value, out),
             Self::Double(_) | Self::Bytes(_) => {
@@ -79,7 +83,7 @@ impl Value<'_> {
                         if i > 0 {
                             out.push(',');
                         }
-                        push_json_string(key, out);
+                        push_string(key, out);
                         out.push(':');
                         value.write_json(out, depth.saturating_add(1));
                     }
@@ -89,44 +93,6 @@ impl Value<'_> {
             },
         }
     }
-}
-
-/// Appends `text` as a JSON string, quotes included.
-pub(crate) fn push_json_string(text: &str, out: &mut String) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if c < ' ' => push_fmt(out, format_args!("\\u{:04x}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-}
-
-/// Appends a double so that reading it back gives the same one; `NaN`, `Infinity`, `-Infinity` as in
-/// protobuf's JSON.
-pub(crate) fn push_double(value: f64, out: &mut String) {
-    let magnitude = value.abs();
-    if value.is_nan() {
-        out.push_str("NaN");
-    } else if value.is_infinite() {
-        out.push_str(if value > 0.0 { "Infinity" } else { "-Infinity" });
-    } else if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
-        // The bounds of ECMAScript and of Go's JSON: without them 1e300 has 301 digits.
-        push_fmt(out, format_args!("{value:e}"));
-    } else {
-        push_fmt(out, format_args!("{value}"));
-    }
-}
-
-fn push_fmt(out: &mut String, text: std::fmt::Arguments<'_>) {
-    let result = out.write_fmt(text);
-    debug_assert!(result.is_ok(), "a String takes everything");
 }
 
 /// A double without a fraction as an integer, if it is in range.

@@ -60,6 +60,16 @@ pub const fn spans_at<'a>(body: &'a [u8], offsets: &'a [u32]) -> SpansAt<'a> {
     }
 }
 
+/// All spans of a body, accepted or not. Ends after the first error.
+pub(crate) fn every_span(body: &[u8]) -> impl Iterator<Item = Result<SpanAt<'_>>> {
+    let mut walk = Walk::new(body);
+    std::iter::from_fn(move || {
+        walk.step(|_| true)
+            .or_else(|error| walk.fail(error))
+            .transpose()
+    })
+}
+
 impl<'a> Iterator for Spans<'a> {
     type Item = Result<SpanAt<'a>>;
 
