@@ -1,0 +1,188 @@
+//! How rows become Parquet files.
+//!
+//! Limits first: a file is made from at most [`CHUNK_BYTES_MAX`] of Arrow memory, so that 32 bit
+//! string offsets cannot overflow and a commit never holds more than one chunk twice.
+//!
+//! Per file: one partition (`date`, which is not a column of the file), rows sorted by the
+//! specification's order with that order in the footer's `sorting_columns`, row groups of 64 Ki rows
+//! (one unit of pruning and of a top-N scan), pages of 8 Ki rows, zstd 1 (as small as zstd 3 on such
+//! rows and faster), bloom filters of 1 % on the id columns. Page statistics on the columns that
+//! sort, prune or look up; row group statistics on other plain columns; none inside of maps and
+//! lists, where no reader uses them.
+
+use std::sync::Arc;
+
+use arrow::array::{Array as _, AsArray as _, RecordBatch};
+use arrow::compute::{
+    SortColumn, SortOptions, concat_batches, lexsort_to_indices, partition, take_record_batch,
+};
+use arrow::datatypes::Date32Type;
+use arrow::error::ArrowError;
+use bytes::Bytes;
+use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::SortingColumn;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::{ColumnPath, SchemaDescriptor};
+
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+
+/// Arrow memory from which one file per partition is made.
+pub(crate) const CHUNK_BYTES_MAX: usize = 512 << 20;
+const ROW_GROUP_ROWS: usize = 64 << 10;
+const PAGE_ROWS: usize = 8 << 10;
+const ZSTD_LEVEL: i32 = 1;
+const BLOOM_FALSE_POSITIVES: f64 = 0.01;
+const CREATED_BY: &str = concat!("whyslow ", env!("CARGO_PKG_VERSION"));
+
+/// The rows of one file, in their order, without the partition column.
+#[derive(Debug)]
+pub(crate) struct SortedRows {
+    /// Days since 1970.
+    pub(crate) date: Option<i32>,
+    pub(crate) batch: RecordBatch,
+}
+
+/// Groups batches into chunks of at most [`CHUNK_BYTES_MAX`] (or one batch, if it is larger).
+pub(crate) fn chunks(batches: &[RecordBatch]) -> Vec<&[RecordBatch]> {
+    let mut chunks = Vec::new();
+    let mut start = 0;
+    let mut bytes = 0_usize;
+    for (idx, batch) in batches.iter().enumerate() {
+        let batch_bytes = batch.get_array_memory_size();
+        if idx > start && bytes.saturating_add(batch_bytes) > CHUNK_BYTES_MAX {
+            chunks.push(&batches[start..idx]);
+            (start, bytes) = (idx, 0);
+        }
+        bytes = bytes.saturating_add(batch_bytes);
+    }
+    if start < batches.len() {
+        chunks.push(&batches[start..]);
+    }
+    chunks
+}
+
+/// Sorts the rows of a chunk and splits them by date.
+pub(crate) fn sorted_by_date(layout: &Layout, chunk: &[RecordBatch]) -> Result<Vec<SortedRows>> {
+    let sort = |source| Error::Sort {
+        table: layout.name,
+        source,
+    };
+    let rows = concat_batches(&layout.schema, chunk).map_err(sort)?;
+    let keys = sort_keys(layout, &rows).map_err(sort)?;
+    let order = lexsort_to_indices(&keys, None).map_err(sort)?;
+    let rows = take_record_batch(&rows, &order).map_err(sort)?;
+    let dates = rows.column(layout.partition_idx);
+    let ranges = partition(std::slice::from_ref(dates))
+        .map_err(sort)?
+        .ranges();
+    let dates = dates.as_primitive::<Date32Type>().clone();
+    let mut columns = rows;
+    columns.remove_column(layout.partition_idx);
+    let batch = RecordBatch::try_new(Arc::clone(&layout.file_schema), columns.columns().to_vec())
+        .map_err(sort)?;
+    let sorted = ranges.into_iter().map(|range| SortedRows {
+        date: dates
+            .is_valid(range.start)
+            .then(|| dates.value(range.start)),
+        batch: batch.slice(range.start, range.len()),
+    });
+    Ok(sorted.collect())
+}
+
+/// The partition first, then the specification's order. NULLs go where SQL puts them by default
+/// (last when ascending, first when descending), so that readers need no sort of their own.
+fn sort_keys(layout: &Layout, rows: &RecordBatch) -> Result<Vec<SortColumn>, ArrowError> {
+    let partition = SortColumn {
+        values: Arc::clone(rows.column(layout.partition_idx)),
+        options: None,
+    };
+    let mut keys = vec![partition];
+    for key in &layout.sort {
+        let values = Arc::clone(rows.column(rows.schema_ref().index_of(key.column)?));
+        let options = SortOptions {
+            descending: key.descending,
+            nulls_first: key.descending,
+        };
+        keys.push(SortColumn {
+            values,
+            options: Some(options),
+        });
+    }
+    Ok(keys)
+}
+
+/// Encodes the rows of one file.
+pub(crate) fn encoded(layout: &Layout, rows: &RecordBatch) -> Result<Bytes> {
+    let encode = || -> Result<Vec<u8>, ParquetError> {
+        let properties = writer_properties(layout)?;
+        let mut writer = ArrowWriter::try_new(
+            Vec::new(),
+            Arc::clone(&layout.file_schema),
+            Some(properties),
+        )?;
+        writer.write(rows)?;
+        writer.into_inner()
+    };
+    let bytes = encode().map_err(|source| Error::Encode {
+        table: layout.name,
+        source,
+    })?;
+    Ok(bytes.into())
+}
+
+fn writer_properties(layout: &Layout) -> Result<WriterProperties, ParquetError> {
+    let descriptor = ArrowSchemaConverter::new().convert(&layout.file_schema)?;
+    let mut properties = WriterProperties::builder()
+        .set_created_by(CREATED_BY.to_owned())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_statistics_enabled(EnabledStatistics::None)
+        .set_sorting_columns(Some(sorting_columns(layout, &descriptor)));
+    for field in layout.file_schema.fields() {
+        let name = field.name().as_str();
+        let path = ColumnPath::from(name);
+        let is_key = layout.sort.iter().any(|key| key.column == name)
+            || layout.stats.contains(&name)
+            || layout.bloom.contains(&name);
+        if is_key {
+            properties =
+                properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::Page);
+        } else if !field.data_type().is_nested() {
+            properties =
+                properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::Chunk);
+        }
+        if layout.bloom.contains(&name) {
+            properties = properties
+                .set_column_bloom_filter_enabled(path.clone(), true)
+                .set_column_bloom_filter_fpp(path, BLOOM_FALSE_POSITIVES);
+        }
+    }
+    Ok(properties.build())
+}
+
+/// The footer counts leaf columns: maps and lists before a column shift its index.
+fn sorting_columns(layout: &Layout, descriptor: &SchemaDescriptor) -> Vec<SortingColumn> {
+    let leaf_of = |name: &str| {
+        let leaf = descriptor
+            .columns()
+            .iter()
+            .position(|leaf| leaf.path().parts() == [name])?;
+        i32::try_from(leaf).ok()
+    };
+    // A key without a leaf (a nested column) ends the order that can be declared.
+    layout
+        .sort
+        .iter()
+        .map_while(|key| {
+            Some(SortingColumn {
+                column_idx: leaf_of(key.column)?,
+                descending: key.descending,
+                nulls_first: key.descending,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,352 @@
+//! One table: rows in memory, files in the log, and a view that shows each row once.
+//!
+//! Two locks, always taken in this order and never the other way round:
+//!
+//! * `tip`: the newest known snapshot. Held while the log is read or a commit is put, so that
+//!   snapshots only move forward.
+//! * `visible`: what readers see. Held for a swap or a clone, never over input or output.
+//!
+//! A commit or a refresh replaces the file list and removes the rows that the new list contains
+//! under one hold of `visible`: a reader sees them in memory or in a file, never both, never
+//! neither. That includes a commit whose outcome was unknown: the next refresh that finds it in the
+//! log removes its rows from memory.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use delta_kernel::{KernelError, Snapshot, SnapshotRef};
+use object_store::ObjectStore;
+use object_store::path::Path;
+use url::Url;
+
+use crate::create;
+use crate::data_file::{self, DataFile};
+use crate::error::{Error, Result};
+use crate::kernel::Kernel;
+use crate::lake::Mode;
+use crate::layout::Layout;
+
+/// A table that is open for appending and reading. One writer (one `app_id`) per open table.
+#[derive(Debug)]
+pub struct Table {
+    spec: &'static tables::Spec,
+    inner: Arc<Inner>,
+}
+
+/// All rows of a table at one instant: those in `files` and those in `fresh`, no row in both.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// The Delta version of the file list.
+    pub version: u64,
+    /// The live files, oldest commit first.
+    pub files: Arc<Vec<DataFile>>,
+    /// Appended and not in a file yet; all columns, partition column included.
+    pub fresh: Vec<RecordBatch>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) layout: Layout,
+    pub(crate) kernel: Arc<Kernel>,
+    pub(crate) root: Url,
+    pub(crate) mode: Mode,
+    /// Held for a whole commit: one at a time per table.
+    pub(crate) committing: Mutex<()>,
+    pub(crate) tip: Mutex<Tip>,
+    visible: Mutex<Visible>,
+}
+
+/// The newest known state of the log.
+#[derive(Debug)]
+pub(crate) struct Tip {
+    pub(crate) snapshot: SnapshotRef,
+    /// The writer of this process and what the log says of it at `snapshot`.
+    pub(crate) writer: Option<Writer>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Writer {
+    pub(crate) app_id: String,
+    /// The application transaction's version.
+    pub(crate) committed: Option<i64>,
+}
+
+#[derive(Debug)]
+struct Visible {
+    version: u64,
+    files: Arc<Vec<DataFile>>,
+    fresh: Vec<Fresh>,
+}
+
+/// A batch in memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Fresh {
+    pub(crate) sequence: i64,
+    pub(crate) batch: RecordBatch,
+    n_bytes: u64,
+}
+
+impl Table {
+    pub(crate) async fn open(
+        kernel: Arc<Kernel>,
+        spec: &'static tables::Spec,
+        lake_root: Url,
+        mode: Mode,
+    ) -> Result<Self> {
+        let layout = Layout::of(spec)?;
+        let root = lake_root
+            .join(&format!("{}/", spec.name))
+            .map_err(|error| Error::InvalidLocation {
+                location: lake_root.to_string(),
+                source: error.into(),
+            })?;
+        let opening = Arc::clone(&kernel);
+        let inner = kernel
+            .blocking(move || Inner::open(opening, layout, root, mode))
+            .await?;
+        Ok(Self {
+            spec,
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The table's specification.
+    pub fn spec(&self) -> &'static tables::Spec {
+        self.spec
+    }
+
+    /// All columns, with the partition column `date`.
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.inner.layout.schema)
+    }
+
+    /// The columns that are in a Parquet file: all but the partition column, whose value is
+    /// [`DataFile::date`].
+    pub fn file_schema(&self) -> SchemaRef {
+        Arc::clone(&self.inner.layout.file_schema)
+    }
+
+    /// The table's root, with a slash at the end.
+    pub fn root_url(&self) -> &Url {
+        &self.inner.root
+    }
+
+    /// The store of the data files.
+    pub fn object_store(&self) -> Arc<dyn ObjectStore> {
+        Arc::clone(self.inner.kernel.store())
+    }
+
+    /// Where a file of this table is in [`Table::object_store`].
+    ///
+    /// # Errors
+    ///
+    /// The log names a path that is not below the table's root.
+    pub fn object_path(&self, file: &DataFile) -> Result<Path> {
+        create::object_path(&self.inner.root, &file.path)
+    }
+
+    /// The newest sequence that `app_id` has committed to this table, read from the log.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be read.
+    pub async fn committed_sequence(&self, app_id: &str) -> Result<Option<i64>> {
+        let app_id = app_id.to_owned();
+        self.blocking(move |inner| {
+            let mut tip = inner.tip();
+            inner.advance(&mut tip, None)?;
+            // Only reads: the writer of this table is who commits, not who asks.
+            tip.snapshot
+                .get_app_id_version(&app_id, inner.kernel.engine())
+                .map_err(|source| inner.read_log(source))
+        })
+        .await
+    }
+
+    /// Adds rows in memory; [`Table::view`] shows them from now on. All rows of a sequence must be
+    /// appended before a commit through it is asked for, and a sequence that is committed already
+    /// must not be appended again (ask [`Table::committed_sequence`] after a start).
+    ///
+    /// # Panics
+    ///
+    /// If the columns are not those of [`Table::schema`]: a programming error that would corrupt
+    /// the stored table.
+    pub fn append(&self, sequence: i64, batch: RecordBatch) {
+        assert_eq!(
+            batch.schema_ref().fields(),
+            self.inner.layout.schema.fields(),
+            "a batch of table `{}` must have its columns",
+            self.spec.name,
+        );
+        if batch.num_rows() == 0 {
+            return;
+        }
+        let n_bytes = batch.get_array_memory_size().try_into().unwrap_or(u64::MAX);
+        self.inner.visible().fresh.push(Fresh {
+            sequence,
+            batch,
+            n_bytes,
+        });
+    }
+
+    /// Arrow memory of the rows that are not in a file yet.
+    pub fn fresh_bytes(&self) -> u64 {
+        self.inner
+            .visible()
+            .fresh
+            .iter()
+            .map(|fresh| fresh.n_bytes)
+            .sum()
+    }
+
+    /// Number of rows that are not in a file yet.
+    pub fn fresh_rows(&self) -> usize {
+        self.inner
+            .visible()
+            .fresh
+            .iter()
+            .map(|fresh| fresh.batch.num_rows())
+            .sum()
+    }
+
+    /// Reads the commits of other writers.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be read; the view stays as it is.
+    pub async fn refresh(&self) -> Result<()> {
+        self.blocking(|inner| inner.advance(&mut inner.tip(), None))
+            .await
+    }
+
+    /// All rows at this instant, each exactly once. Reads nothing: cheap enough for every statement.
+    pub fn view(&self) -> View {
+        let visible = self.inner.visible();
+        View {
+            version: visible.version,
+            files: Arc::clone(&visible.files),
+            fresh: visible
+                .fresh
+                .iter()
+                .map(|fresh| fresh.batch.clone())
+                .collect(),
+        }
+    }
+
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let inner = Arc::clone(&self.inner);
+        self.inner.kernel.blocking(move || work(&inner)).await
+    }
+}
+
+impl Inner {
+    fn open(kernel: Arc<Kernel>, layout: Layout, root: Url, mode: Mode) -> Result<Self> {
+        let snapshot = create::opened(&kernel, &layout, &root, mode)?;
+        let files = data_file::all(&kernel, &layout, &snapshot)?;
+        let visible = Visible {
+            version: snapshot.version(),
+            files: Arc::new(files),
+            fresh: Vec::new(),
+        };
+        Ok(Self {
+            layout,
+            kernel,
+            root,
+            mode,
+            committing: Mutex::new(()),
+            tip: Mutex::new(Tip {
+                snapshot,
+                writer: None,
+            }),
+            visible: Mutex::new(visible),
+        })
+    }
+
+    /// A panic while a lock was held leaves whole values: every change is one assignment.
+    pub(crate) fn tip(&self) -> MutexGuard<'_, Tip> {
+        self.tip.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn visible(&self) -> MutexGuard<'_, Visible> {
+        self.visible.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn read_log(&self, source: KernelError) -> Error {
+        Error::ReadLog {
+            table: self.layout.name,
+            source: Box::new(source),
+        }
+    }
+
+    /// Moves to the newest version of the log and learns what it says of the writer: `app_id` from
+    /// now on, or the one known before.
+    pub(crate) fn advance(&self, tip: &mut Tip, app_id: Option<&str>) -> Result<()> {
+        let newest = Snapshot::builder_from(Arc::clone(&tip.snapshot))
+            .build(self.kernel.engine())
+            .map_err(|source| self.read_log(source))?;
+        let known = tip.writer.as_ref();
+        let app_id = app_id.or(known.map(|writer| writer.app_id.as_str()));
+        let is_known = app_id == known.map(|writer| writer.app_id.as_str());
+        if newest.version() == tip.snapshot.version() && is_known {
+            return Ok(());
+        }
+        let writer = match app_id {
+            Some(app_id) => Some(Writer {
+                app_id: app_id.to_owned(),
+                committed: newest
+                    .get_app_id_version(app_id, self.kernel.engine())
+                    .map_err(|source| self.read_log(source))?,
+            }),
+            None => None,
+        };
+        let files = self.files_at(tip, &newest)?;
+        *tip = Tip {
+            snapshot: newest,
+            writer,
+        };
+        self.show(tip, |visible| *visible = files);
+        Ok(())
+    }
+
+    fn files_at(&self, tip: &Tip, newest: &SnapshotRef) -> Result<Arc<Vec<DataFile>>> {
+        let (base, files) = {
+            let visible = self.visible();
+            (visible.version, Arc::clone(&visible.files))
+        };
+        debug_assert_eq!(base, tip.snapshot.version(), "the view follows the tip");
+        if newest.version() == base {
+            return Ok(files);
+        }
+        data_file::advanced(&self.kernel, &self.layout, &files, base, newest).map(Arc::new)
+    }
+
+    /// Changes the file list into the live files at the tip, and in the same instant removes the
+    /// rows that the log says are in them.
+    pub(crate) fn show(&self, tip: &Tip, change: impl FnOnce(&mut Arc<Vec<DataFile>>)) {
+        let committed = tip.writer.as_ref().and_then(|writer| writer.committed);
+        let mut visible = self.visible();
+        visible.version = tip.snapshot.version();
+        change(&mut visible.files);
+        visible
+            .fresh
+            .retain(|fresh| committed.is_none_or(|stored| fresh.sequence > stored));
+    }
+
+    /// The rows in memory with a sequence above `after` and up to `through`.
+    pub(crate) fn fresh_between(&self, after: Option<i64>, through: i64) -> Vec<RecordBatch> {
+        let visible = self.visible();
+        let wanted = |fresh: &&Fresh| {
+            fresh.sequence <= through && after.is_none_or(|after| fresh.sequence > after)
+        };
+        visible
+            .fresh
+            .iter()
+            .filter(wanted)
+            .map(|fresh| fresh.batch.clone())
+            .collect()
+    }
+}
