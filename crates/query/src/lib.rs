@@ -1,1 +1,66 @@
-//! Placeholder until the crate is written.
+//! SQL over the lake: each committed row and each row that is kept but not yet committed, exactly
+//! once, read only, within limits.
+//!
+//! The route of a statement, in reading order:
+//!
+//! | module | does |
+//! |---|---|
+//! | [`config`] | names every limit |
+//! | `statement` | parses one statement, refuses what is not a query |
+//! | `catalog`, `views` | the names that a statement may use: lake tables and the views of `storage/views` |
+//! | `profile` | chooses the needle-and-list or the scan profile from the statement |
+//! | `scan`, `pruning` | one table: files that can hold an answer, and the fresh rows |
+//! | `session` | DataFusion state of one statement: memory, spill folder, settings |
+//! | `executor` | the threads that plan and execute |
+//! | [`Engine`] | the route as one function |
+//! | [`Answer`] | the stream of rows under the time limit and the row limit |
+//! | `format`, [`http`] | JSON, CSV and Arrow over HTTP |
+//!
+//! Does not: write anything but its own spill files, read anything but the lake, know the log or the
+//! gateway.
+//!
+//! # Decided
+//!
+//! **Read only by construction.** A statement is checked three times: the syntax tree is of a query
+//! kind, the plan passes `SQLOptions` with everything off, and the session has no table factories,
+//! no file formats and an object store registry that knows the lake alone.
+//!
+//! **A session per statement.** Each statement has its own catalog, memory pool and spill folder.
+//! The catalog takes a table's state once, so that a self join sees one state; a pool of its own
+//! means that a hungry statement fails alone.
+//!
+//! **Own threads.** Plans are made, run and freed on threads of this crate with large stacks. A long
+//! chain of `OR` is a deep tree, and DataFusion evaluates and frees it recursively; on the stacks
+//! of the server's own threads that ends the process. It also keeps a heavy statement off the
+//! threads that answer other listeners.
+
+pub mod config;
+mod error;
+mod statement;
+
+mod catalog;
+mod views;
+
+mod profile;
+
+mod pruning;
+mod scan;
+
+mod answer;
+mod engine;
+mod executor;
+mod session;
+
+mod format;
+pub mod http;
+mod reference;
+
+#[cfg(test)]
+mod tests;
+
+pub use answer::Answer;
+pub use config::Config;
+pub use engine::Engine;
+pub use error::{Error, Result};
+pub use http::router;
+pub use views::{VIEWS, View, ViewColumn};

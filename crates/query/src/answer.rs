@@ -1,0 +1,147 @@
+//! The rows of one statement, under its time limit and its row limit.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::{Stream, StreamExt};
+use tokio::sync::mpsc;
+use tokio::time::Sleep;
+
+use crate::error::{Error, Phase, Result};
+
+/// What the executing thread reports. The end is said aloud: a channel that just closes means that
+/// the thread is gone, and an answer must not look complete then.
+#[derive(Debug)]
+pub(crate) enum Produced {
+    Batch(RecordBatch),
+    Failed(Error),
+    End,
+}
+
+/// A stream of batches. Dropping it stops the statement.
+#[derive(Debug)]
+pub struct Answer {
+    schema: SchemaRef,
+    produced: mpsc::Receiver<Produced>,
+    deadline: Pin<Box<Sleep>>,
+    timeout: Duration,
+    rows_max: u64,
+    n_rows: u64,
+    is_truncated: bool,
+    is_finished: bool,
+}
+
+impl Answer {
+    pub(crate) fn new(
+        schema: SchemaRef,
+        produced: mpsc::Receiver<Produced>,
+        deadline: Pin<Box<Sleep>>,
+        timeout: Duration,
+        rows_max: u64,
+    ) -> Self {
+        Self {
+            schema,
+            produced,
+            deadline,
+            timeout,
+            rows_max,
+            n_rows: 0,
+            is_truncated: false,
+            is_finished: false,
+        }
+    }
+
+    /// Columns of every batch.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Rows given so far.
+    pub fn n_rows(&self) -> u64 {
+        self.n_rows
+    }
+
+    /// Most rows that this answer may have.
+    pub fn rows_max(&self) -> u64 {
+        self.rows_max
+    }
+
+    /// Were there more rows than `rows_max`? Final once the stream has ended.
+    pub fn is_truncated(&self) -> bool {
+        self.is_truncated
+    }
+
+    /// As DataFusion's stream type; an [`Error`] becomes the external error of DataFusion's.
+    pub fn into_stream(self) -> SendableRecordBatchStream {
+        let schema = Arc::clone(&self.schema);
+        let batches = self.map(|batch| batch.map_err(|e| DataFusionError::External(Box::new(e))));
+        Box::pin(RecordBatchStreamAdapter::new(schema, batches))
+    }
+
+    fn finish(&mut self) {
+        self.is_finished = true;
+        // Stops the statement at once; a reader may keep the answer for its counts.
+        self.produced.close();
+        while self.produced.try_recv().is_ok() {}
+    }
+
+    /// The part of a batch that the row limit leaves; `None` if that is nothing.
+    fn admit(&mut self, batch: RecordBatch) -> Option<RecordBatch> {
+        let rows_left = self.rows_max.saturating_sub(self.n_rows);
+        let n_rows = batch.num_rows();
+        let n_admitted = usize::try_from(rows_left).map_or(n_rows, |left| n_rows.min(left));
+        if n_admitted < n_rows {
+            self.is_truncated = true;
+            self.finish();
+        }
+        self.n_rows = self
+            .n_rows
+            .saturating_add(u64::try_from(n_admitted).unwrap_or(u64::MAX));
+        match n_admitted {
+            0 => None,
+            n if n == n_rows => Some(batch),
+            n => Some(batch.slice(0, n)),
+        }
+    }
+}
+
+impl Stream for Answer {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        while !this.is_finished {
+            if this.deadline.as_mut().poll(cx).is_ready() {
+                this.finish();
+                let (limit, phase) = (this.timeout, Phase::Streaming);
+                return Poll::Ready(Some(Err(Error::TimedOut { limit, phase })));
+            }
+            match ready!(this.produced.poll_recv(cx)) {
+                Some(Produced::Batch(batch)) => {
+                    if let Some(batch) = this.admit(batch) {
+                        return Poll::Ready(Some(Ok(batch)));
+                    }
+                }
+                Some(Produced::Failed(error)) => {
+                    this.finish();
+                    return Poll::Ready(Some(Err(error)));
+                }
+                Some(Produced::End) => this.finish(),
+                None => {
+                    this.finish();
+                    return Poll::Ready(Some(Err(Error::Ended {
+                        phase: Phase::Streaming,
+                    })));
+                }
+            }
+        }
+        Poll::Ready(None)
+    }
+}

@@ -1,0 +1,135 @@
+//! The names of one statement: one catalog, one schema, the lake's tables and the views.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use async_trait::async_trait;
+use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
+use datafusion::common::Result as DataFusionResult;
+use datafusion::logical_expr::TableType;
+use lake::Lake;
+
+use crate::scan::LakeTable;
+use crate::views::VIEWS;
+
+/// Name of the only catalog.
+pub(crate) const CATALOG: &str = "whyslow";
+/// Name of the only schema, as Postgres clients expect it.
+pub(crate) const SCHEMA: &str = "public";
+
+/// Root of the names.
+#[derive(Debug)]
+pub(crate) struct StatementCatalogs(Arc<StatementCatalog>);
+
+#[derive(Debug)]
+struct StatementCatalog(Arc<StatementSchema>);
+
+/// The tables, each with the state that its first use took, and the views used so far.
+#[derive(Debug)]
+pub(crate) struct StatementSchema {
+    tables: HashMap<&'static str, Arc<LakeTable>>,
+    views: RwLock<BTreeMap<&'static str, Arc<dyn TableProvider>>>,
+}
+
+impl StatementSchema {
+    /// Names of a statement that begins now.
+    pub(crate) fn new(lake: &Lake) -> Arc<Self> {
+        let tables = tables::all()
+            .into_iter()
+            .filter_map(|spec| lake.table(spec.name))
+            .map(|table| {
+                (
+                    table.spec().name,
+                    Arc::new(LakeTable::new(Arc::clone(table))),
+                )
+            })
+            .collect();
+        Arc::new(Self {
+            tables,
+            views: RwLock::default(),
+        })
+    }
+
+    /// The catalog list around it.
+    pub(crate) fn catalogs(self: &Arc<Self>) -> Arc<StatementCatalogs> {
+        Arc::new(StatementCatalogs(Arc::new(StatementCatalog(Arc::clone(
+            self,
+        )))))
+    }
+
+    /// Makes a planned view usable.
+    pub(crate) fn add_view(&self, name: &'static str, view: Arc<dyn TableProvider>) {
+        let mut views = self.views.write().unwrap_or_else(PoisonError::into_inner);
+        views.insert(name, view);
+    }
+
+    pub(crate) fn has_view(&self, name: &str) -> bool {
+        self.views
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains_key(name)
+    }
+
+    /// Every name that a statement can use, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.tables.keys().map(|name| (*name).to_owned()).collect();
+        names.extend(VIEWS.iter().map(|view| view.name.to_owned()));
+        names.sort_unstable();
+        names
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for StatementSchema {
+    fn table_names(&self) -> Vec<String> {
+        self.names()
+    }
+
+    async fn table(&self, name: &str) -> DataFusionResult<Option<Arc<dyn TableProvider>>> {
+        if let Some(table) = self.tables.get(name) {
+            return Ok(Some(Arc::clone(table) as Arc<dyn TableProvider>));
+        }
+        let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(views.get(name).map(Arc::clone))
+    }
+
+    /// Without planning a view: lists of names ask for it.
+    async fn table_type(&self, name: &str) -> DataFusionResult<Option<TableType>> {
+        if self.tables.contains_key(name) {
+            return Ok(Some(TableType::Base));
+        }
+        Ok(self.table_exist(name).then_some(TableType::View))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.tables.contains_key(name) || VIEWS.iter().any(|view| view.name == name)
+    }
+}
+
+impl CatalogProvider for StatementCatalog {
+    fn schema_names(&self) -> Vec<String> {
+        vec![SCHEMA.to_owned()]
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        (name == SCHEMA).then(|| Arc::clone(&self.0) as Arc<dyn SchemaProvider>)
+    }
+}
+
+impl CatalogProviderList for StatementCatalogs {
+    fn register_catalog(
+        &self,
+        _name: String,
+        _catalog: Arc<dyn CatalogProvider>,
+    ) -> Option<Arc<dyn CatalogProvider>> {
+        None
+    }
+
+    fn catalog_names(&self) -> Vec<String> {
+        vec![CATALOG.to_owned()]
+    }
+
+    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
+        (name == CATALOG).then(|| Arc::clone(&self.0) as Arc<dyn CatalogProvider>)
+    }
+}

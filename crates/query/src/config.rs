@@ -1,0 +1,232 @@
+//! Limits of the query engine, each with a name and a reason.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de};
+
+const MIB: u64 = 1024 * 1024;
+
+/// As many as the panels of a dashboard ask for at once.
+const STATEMENTS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(7);
+
+/// What the engine and its HTTP listener may use.
+///
+/// Memory is bounded by `statements_max * memory_mib` for running statements, plus
+/// `metadata_cache_mib`, plus what is held by rows on their way to clients (two batches each).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where HTTP listens. Default `127.0.0.1:7070`: nobody from outside, until told otherwise.
+    pub endpoint: SocketAddr,
+    /// Longest time from the arrival of a statement to its last row, planning and waiting for a free
+    /// place included. Default `30s`; text such as `500ms`, `30s`, `2m`.
+    #[serde(deserialize_with = "duration")]
+    pub timeout: Duration,
+    /// Memory of one statement in MiB. Default 256. Sorts and aggregations beyond it spill; what
+    /// cannot spill fails with an error that names this limit.
+    pub memory_mib: u64,
+    /// Spill files of one statement in MiB. Default 1024; 0 switches spilling off.
+    pub spill_mib: u64,
+    /// Folder for spill files. Default: the system's temporary folder. Files of a statement are
+    /// removed when it ends.
+    pub spill_directory: Option<PathBuf>,
+    /// Most rows of one answer. Default 1,000,000. A longer answer is cut and says so; a client can
+    /// ask for less.
+    pub rows_max: u64,
+    /// Statements that run at once. Default 8.
+    pub statements_max: NonZeroUsize,
+    /// Statements that wait for a place before the next one is refused with a delay. Default 64.
+    pub statements_waiting_max: usize,
+    /// Longest statement in KiB. Default 1024, enough for a list of 20,000 trace ids.
+    pub statement_kib: u64,
+    /// Threads that execute, and partitions of one plan. Default: the number of CPUs.
+    pub threads: Option<NonZeroUsize>,
+    /// Parquet footers and page indexes kept in memory, in MiB. Default 256: a wide `spans` file
+    /// needs some 100 KiB.
+    pub metadata_cache_mib: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            endpoint: SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
+            timeout: Duration::from_secs(30),
+            memory_mib: 256,
+            spill_mib: 1024,
+            spill_directory: None,
+            rows_max: 1_000_000,
+            statements_max: STATEMENTS_MAX,
+            statements_waiting_max: 64,
+            statement_kib: 1024,
+            threads: None,
+            metadata_cache_mib: 256,
+        }
+    }
+}
+
+/// Why a [`Config`] cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// A limit is zero, which would refuse every statement.
+    #[error("`{key}` must be more than zero")]
+    Zero {
+        /// The configuration key.
+        key: &'static str,
+    },
+    /// A limit does not fit this machine's address space.
+    #[error("`{key}` is more than this machine can address")]
+    TooLarge {
+        /// The configuration key.
+        key: &'static str,
+    },
+}
+
+impl Config {
+    /// Checks what the types cannot.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`] names the first key whose value cannot be used.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        if self.timeout.is_zero() {
+            return Err(Invalid::Zero { key: "timeout" });
+        }
+        for (key, value) in [
+            ("memory_mib", self.memory_mib),
+            ("rows_max", self.rows_max),
+            ("statement_kib", self.statement_kib),
+        ] {
+            if value == 0 {
+                return Err(Invalid::Zero { key });
+            }
+        }
+        for (key, value) in [
+            ("memory_mib", self.memory_mib),
+            ("spill_mib", self.spill_mib),
+            ("metadata_cache_mib", self.metadata_cache_mib),
+            ("statement_kib", self.statement_kib),
+        ] {
+            let bytes = value.checked_mul(MIB);
+            if bytes
+                .and_then(|bytes| usize::try_from(bytes).ok())
+                .is_none()
+            {
+                return Err(Invalid::TooLarge { key });
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        bytes_of(self.memory_mib, MIB)
+    }
+
+    pub(crate) fn spill_bytes(&self) -> u64 {
+        self.spill_mib.saturating_mul(MIB)
+    }
+
+    pub(crate) fn statement_bytes(&self) -> usize {
+        bytes_of(self.statement_kib, 1024)
+    }
+
+    pub(crate) fn metadata_cache_bytes(&self) -> usize {
+        bytes_of(self.metadata_cache_mib, MIB)
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
+            .or_else(|| std::thread::available_parallelism().ok())
+            .map_or(1, NonZeroUsize::get)
+    }
+}
+
+fn bytes_of(count: u64, unit: u64) -> usize {
+    usize::try_from(count.saturating_mul(unit)).unwrap_or(usize::MAX)
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_duration(&text).ok_or_else(|| {
+        de::Error::custom(format_args!(
+            "`{text}` is not a time span such as `500ms`, `30s` or `1m30s`"
+        ))
+    })
+}
+
+/// A time span as the Collector writes it: whole numbers with `ms`, `s`, `m` or `h`, largest first.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, after) = rest.split_at_checked(digits)?;
+        let letters = after.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let (unit, after) = after.split_at_checked(letters)?;
+        let number: u64 = number.parse().ok()?;
+        let part = match unit {
+            "ms" => Duration::from_millis(number),
+            "s" => Duration::from_secs(number),
+            "m" => Duration::from_secs(number.checked_mul(60)?),
+            "h" => Duration::from_secs(number.checked_mul(3600)?),
+            _ => return None,
+        };
+        total = total.checked_add(part)?;
+        rest = after;
+    }
+    Some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Config, Invalid, parse_duration};
+
+    #[test]
+    fn time_spans_are_those_of_the_collector() {
+        for (text, expected) in [
+            ("500ms", Some(Duration::from_millis(500))),
+            ("30s", Some(Duration::from_secs(30))),
+            ("1m30s", Some(Duration::from_secs(90))),
+            ("2h", Some(Duration::from_secs(7200))),
+            ("", None),
+            ("30", None),
+            ("s", None),
+            ("-1s", None),
+            ("99999999999999999999s", None),
+            ("18446744073709551615h", None),
+        ] {
+            assert_eq!(parse_duration(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_default_is_valid_and_a_zero_limit_is_named() {
+        assert_eq!(Config::default().validate(), Ok(()));
+        let config = Config {
+            memory_mib: 0,
+            ..Config::default()
+        };
+        assert_eq!(config.validate(), Err(Invalid::Zero { key: "memory_mib" }));
+        let config = Config {
+            spill_mib: u64::MAX,
+            ..Config::default()
+        };
+        assert_eq!(
+            config.validate(),
+            Err(Invalid::TooLarge { key: "spill_mib" })
+        );
+    }
+
+    #[test]
+    fn unknown_keys_are_refused() {
+        let error = serde_json::from_str::<Config>(r#"{"time_out":"3s"}"#).unwrap_err();
+        assert!(error.to_string().contains("time_out"), "{error}");
+    }
+}

@@ -1,0 +1,335 @@
+//! One table of the lake as DataFusion sees it.
+//!
+//! A scan is the union of two parts of one [`lake::View`]: the committed files that can hold an
+//! answer, and the fresh rows that are in memory only. A statement takes the view once per table, at
+//! its first use; a commit that happens meanwhile moves rows from one part to the other in later
+//! views only, so that each row is read exactly once.
+//!
+//! Files keep the partition column out of the file, and DataFusion puts such columns last, the lake's
+//! schema first: [`Layout`] translates.
+//!
+//! In the needle-and-list profile the order of the files is declared: they are arranged into chains
+//! that do not overlap on the leading sort columns. Commits follow each other in time, so a few chains
+//! hold all. Above [`CHAINS_MAX`] chains or [`ORDERED_FILES_MAX`] files no order is declared;
+//! `ORDER BY .. LIMIT` then still reads the best files first, by their statistics. The order is that
+//! of the leading sort columns with statistics; a file with an absent value in one of them is a chain
+//! of its own, because absent values come first or last in a file, not in a chain.
+
+use std::sync::{Arc, OnceLock};
+
+use arrow::compute::SortOptions;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::config::TableParquetOptions;
+use datafusion::common::{DataFusionError, Result as DataFusionResult, ScalarValue};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
+use datafusion::datasource::physical_plan::{
+    FileGroup, FileScanConfig, FileScanConfigBuilder, ParquetSource,
+};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::union::UnionExec;
+use lake::DataFile;
+
+use crate::pruning;
+use crate::session;
+
+/// Files above which no order is declared: per-file statistics of all columns are held while
+/// planning, some 20 KiB each.
+const ORDERED_FILES_MAX: usize = 2048;
+
+/// Chains above which no order is declared: each chain is an open file in the merge.
+const CHAINS_MAX: usize = 32;
+
+/// Bytes read from the end of a file at first; holds the footer of most files.
+const FOOTER_BYTES: usize = 512 * 1024;
+
+/// A table for the length of one statement.
+#[derive(Debug)]
+pub(crate) struct LakeTable {
+    table: Arc<lake::Table>,
+    layout: Layout,
+    view: OnceLock<lake::View>,
+}
+
+impl LakeTable {
+    pub(crate) fn new(table: Arc<lake::Table>) -> Self {
+        let layout = Layout::new(&table.schema());
+        Self {
+            table,
+            layout,
+            view: OnceLock::new(),
+        }
+    }
+
+    fn scan_files(
+        &self,
+        state: &dyn Session,
+        files: &[&DataFile],
+        projection: Option<&Vec<usize>>,
+        limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let parquet = &state.config_options().execution.parquet;
+        let url = session::store_url()?;
+        let runtime = state.runtime_env();
+        let reader = CachedParquetFileReaderFactory::new(
+            runtime.object_store(&url)?,
+            runtime.cache_manager.get_file_metadata_cache(),
+        );
+        let options = TableParquetOptions {
+            global: parquet.clone(),
+            ..Default::default()
+        };
+        let source = ParquetSource::new(self.layout.stored.clone())
+            .with_table_parquet_options(options)
+            .with_metadata_size_hint(FOOTER_BYTES)
+            .with_parquet_file_reader_factory(Arc::new(reader));
+
+        let target = state.config().target_partitions();
+        let orderings = if parquet.pushdown_filters {
+            self.orderings()
+        } else {
+            Vec::new()
+        };
+        let chains = match orderings.first() {
+            Some(ordering) => self.chains(files, ordering, target)?,
+            None => None,
+        };
+        let (groups, orderings) = match chains {
+            Some(chains) => (chains, orderings),
+            None => (self.groups(files, target)?, Vec::new()),
+        };
+        let indices: Vec<usize> = match projection {
+            Some(projection) => projection.clone(),
+            None => (0..self.layout.schema.fields().len()).collect(),
+        };
+        let indices = indices
+            .into_iter()
+            .map(|index| self.layout.stored_index(index))
+            .collect();
+        let config = FileScanConfigBuilder::new(url, Arc::new(source))
+            .with_file_groups(groups)
+            .with_output_ordering(orderings)
+            .with_statistics(pruning::table_statistics(files, &self.layout))
+            .with_limit(limit)
+            .with_projection_indices(Some(indices))?
+            .build();
+        Ok(DataSourceExec::from_data_source(config))
+    }
+
+    /// The order of rows in a file, as far as statistics can show it of files, and the same order on
+    /// the twin of its first column.
+    fn orderings(&self) -> Vec<LexOrdering> {
+        let spec = self.table.spec();
+        let is_known = |column: &str| {
+            let twin = pruning::twin(column);
+            spec.stats
+                .iter()
+                .any(|known| *known == column || Some(*known) == twin)
+        };
+        let keys = spec.sort.iter().take_while(|key| is_known(key.column));
+        let ordering = keys.map_while(|key| self.sort_by(key.column, key.descending));
+        let twin = spec.sort.first().and_then(|key| {
+            LexOrdering::new([self.sort_by(pruning::twin(key.column)?, key.descending)?])
+        });
+        LexOrdering::new(ordering)
+            .into_iter()
+            .flat_map(|first| [Some(first), twin.clone()])
+            .flatten()
+            .collect()
+    }
+
+    fn sort_by(&self, column: &str, descending: bool) -> Option<PhysicalSortExpr> {
+        let index = self.layout.stored.table_schema().index_of(column).ok()?;
+        // As the lake sorts, which is also the default of SQL.
+        let options = SortOptions {
+            descending,
+            nulls_first: descending,
+        };
+        Some(PhysicalSortExpr::new(
+            Arc::new(Column::new(column, index)),
+            options,
+        ))
+    }
+
+    /// Files in chains without overlap, or `None` where declaring an order does not pay.
+    fn chains(
+        &self,
+        files: &[&DataFile],
+        ordering: &LexOrdering,
+        target: usize,
+    ) -> DataFusionResult<Option<Vec<FileGroup>>> {
+        if files.len() > ORDERED_FILES_MAX {
+            return Ok(None);
+        }
+        let has_all_values = |file: &DataFile| {
+            ordering.iter().all(|key| {
+                let column = key.expr.downcast_ref::<Column>();
+                let known = column.and_then(|column| pruning::known(file, column.name()));
+                known.is_some_and(|known| known.null_count == Some(0))
+            })
+        };
+        let (mut full, mut alone) = (Vec::new(), Vec::new());
+        for &file in files {
+            let statistics = pruning::file_statistics(file, &self.layout);
+            let partitioned = self
+                .partitioned(file)?
+                .with_statistics(Arc::new(statistics));
+            if has_all_values(file) {
+                full.push(partitioned);
+            } else {
+                alone.push(FileGroup::new(vec![partitioned]));
+            }
+        }
+        let chains = FileScanConfig::split_groups_by_statistics_with_target_partitions(
+            self.layout.stored.table_schema(),
+            &[FileGroup::new(full)],
+            ordering,
+            target.max(1),
+        );
+        // An error means that bounds of a sort column are missing.
+        let chains = chains.ok().map(|mut chains| {
+            chains.append(&mut alone);
+            chains
+        });
+        Ok(chains.filter(|chains| chains.len() <= CHAINS_MAX.max(target)))
+    }
+
+    /// Files spread over the partitions, newest commit first in each.
+    fn groups(&self, files: &[&DataFile], target: usize) -> DataFusionResult<Vec<FileGroup>> {
+        let n_groups = files.len().min(target.max(1));
+        let mut groups: Vec<Vec<PartitionedFile>> = vec![Vec::new(); n_groups];
+        for (file_idx, &file) in files.iter().rev().enumerate() {
+            if let Some(group) = groups.get_mut(file_idx % n_groups.max(1)) {
+                group.push(self.partitioned(file)?);
+            }
+        }
+        Ok(groups.into_iter().map(FileGroup::new).collect())
+    }
+
+    fn partitioned(&self, file: &DataFile) -> DataFusionResult<PartitionedFile> {
+        let path = self
+            .table
+            .object_path(file)
+            .map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let mut partitioned = PartitionedFile::new(String::new(), file.size_bytes);
+        partitioned.object_meta.location = path;
+        if self.layout.partition_idx.is_some() {
+            partitioned.partition_values = vec![ScalarValue::Date32(file.date)];
+        }
+        Ok(partitioned)
+    }
+}
+
+#[async_trait]
+impl TableProvider for LakeTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.layout.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
+        // Statistics prune whole files; rows are filtered by the plan or by the Parquet reader.
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let view = self.view.get_or_init(|| self.table.view());
+        let files = pruning::files_that_can_match(state, &view.files, filters, &self.layout)?;
+        let mut parts: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
+        if !files.is_empty() {
+            parts.push(self.scan_files(state, &files, projection, limit)?);
+        }
+        if !view.fresh.is_empty() {
+            let rows = MemorySourceConfig::try_new(
+                &[view.fresh.clone()],
+                Arc::clone(&self.layout.schema),
+                projection.cloned(),
+            )?;
+            parts.push(DataSourceExec::from_data_source(rows.with_limit(limit)));
+        }
+        match parts.len() {
+            0 => {
+                let schema = match projection {
+                    Some(projection) => Arc::new(self.layout.schema.project(projection)?),
+                    None => Arc::clone(&self.layout.schema),
+                };
+                Ok(Arc::new(EmptyExec::new(schema)))
+            }
+            1 => Ok(parts.remove(0)),
+            _ => UnionExec::try_new(parts),
+        }
+    }
+}
+
+/// Where a column is in the lake's schema and where in what DataFusion reads.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    /// The table's columns in the order of its spec.
+    pub(crate) schema: SchemaRef,
+    /// The columns of a file, then the partition column.
+    pub(crate) stored: TableSchema,
+    partition_idx: Option<usize>,
+}
+
+impl Layout {
+    pub(crate) fn new(schema: &SchemaRef) -> Self {
+        let partition_idx = schema.index_of(tables::PARTITION).ok();
+        let in_file: Vec<_> = schema
+            .fields()
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| Some(*index) != partition_idx)
+            .map(|(_, field)| Arc::clone(field))
+            .collect();
+        let partition: Vec<_> = partition_idx
+            .map(|index| Arc::clone(&schema.fields()[index]))
+            .into_iter()
+            .collect();
+        let stored = TableSchema::builder(Arc::new(Schema::new(in_file)))
+            .with_table_partition_cols(partition)
+            .build();
+        Self {
+            schema: Arc::clone(schema),
+            stored,
+            partition_idx,
+        }
+    }
+
+    /// Index in `stored` of the column at `index` of `schema`.
+    fn stored_index(&self, index: usize) -> usize {
+        match self.partition_idx {
+            Some(partition_idx) if index == partition_idx => self.schema.fields().len() - 1,
+            Some(partition_idx) if index > partition_idx => index - 1,
+            _ => index,
+        }
+    }
+
+    /// Type of a column by name.
+    pub(crate) fn data_type(&self, name: &str) -> Option<&DataType> {
+        self.schema
+            .field_with_name(name)
+            .ok()
+            .map(|field| field.data_type())
+    }
+}

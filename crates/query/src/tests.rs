@@ -1,0 +1,8 @@
+//! SQL over a lake in a temporary folder.
+
+mod hostile;
+mod limits;
+mod plans;
+mod rows;
+pub(crate) mod support;
+mod views;

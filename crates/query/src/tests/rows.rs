@@ -1,0 +1,186 @@
+//! Which rows an answer has: each once, committed or not.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use expect_test::expect;
+
+use super::support::{Cell, DAY, NEW_YEAR, SECOND, batch, config, fixture, numbered, row};
+
+#[tokio::test]
+async fn committed_and_fresh_rows_are_in_the_answer_once() {
+    let fixture = fixture(&config()).await;
+    fixture.append("requests", 1, batch("requests", &[numbered(NEW_YEAR, 1)]));
+    fixture.append(
+        "requests",
+        2,
+        batch("requests", &[numbered(NEW_YEAR + DAY, 2)]),
+    );
+    fixture.commit("requests", 2).await;
+    fixture.append(
+        "requests",
+        3,
+        batch("requests", &[numbered(NEW_YEAR + 2 * DAY, 3)]),
+    );
+
+    expect![[r#"
+        +----------------------------------+------------+----------------------+
+        | trace_id                         | date       | start_time           |
+        +----------------------------------+------------+----------------------+
+        | 00000000000000000000000000000003 | 2026-01-03 | 2026-01-03T00:00:00Z |
+        | 00000000000000000000000000000002 | 2026-01-02 | 2026-01-02T00:00:00Z |
+        | 00000000000000000000000000000001 | 2026-01-01 | 2026-01-01T00:00:00Z |
+        +----------------------------------+------------+----------------------+"#]]
+    .assert_eq(
+        &fixture
+            .ask("SELECT trace_id, date, start_time FROM requests ORDER BY start_time DESC")
+            .await,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counts_stay_exact_while_commits_happen() {
+    let fixture = Arc::new(fixture(&config()).await);
+    let n_rows = 40_i64;
+    let first = batch("requests", &[numbered(NEW_YEAR, 0)]);
+    fixture.append("requests", 1, first);
+    for number in 1..n_rows {
+        let rows = [numbered(NEW_YEAR + number * SECOND, number)];
+        fixture.append("requests", number + 1, batch("requests", &rows));
+    }
+    let is_committing = Arc::new(AtomicBool::new(true));
+    let committer = tokio::spawn({
+        let (fixture, is_committing) = (Arc::clone(&fixture), Arc::clone(&is_committing));
+        async move {
+            for through in 1..=n_rows {
+                fixture.commit("requests", through).await;
+            }
+            is_committing.store(false, Ordering::SeqCst);
+        }
+    });
+    while is_committing.load(Ordering::SeqCst) {
+        let sql = "SELECT count(*) FROM requests";
+        assert_eq!(fixture.number(sql).await, n_rows);
+        // Both sides of a join see the same rows.
+        let sql =
+            "SELECT count(*) FROM requests AS a JOIN requests AS b ON a.trace_id = b.trace_id";
+        assert_eq!(fixture.number(sql).await, n_rows);
+    }
+    committer.await.unwrap();
+    assert_eq!(
+        fixture
+            .number("SELECT count(DISTINCT trace_id) FROM requests")
+            .await,
+        n_rows
+    );
+}
+
+#[tokio::test]
+async fn every_column_can_be_selected_from_files_and_from_memory() {
+    let fixture = fixture(&config()).await;
+    for spec in tables::all() {
+        let rows = [numbered(NEW_YEAR, 1)];
+        fixture.append(spec.name, 1, batch(spec.name, &rows));
+        fixture.commit(spec.name, 1).await;
+        fixture.append(
+            spec.name,
+            2,
+            batch(spec.name, &[numbered(NEW_YEAR + DAY, 2)]),
+        );
+        let all = fixture.ask(&format!("SELECT * FROM {}", spec.name)).await;
+        assert_eq!(all.lines().count(), 6, "{all}");
+        for column in spec.columns {
+            let sql = format!(
+                "SELECT {0} FROM {1} ORDER BY trace_id",
+                column.name, spec.name
+            );
+            let got = fixture.ask(&sql).await;
+            assert_eq!(got.lines().count(), 6, "{sql}\n{got}");
+        }
+    }
+}
+
+/// C58: stored times are UTC, the zone of a literal counts, nanoseconds are not lost.
+#[tokio::test]
+async fn times_compare_as_instants() {
+    let fixture = fixture(&config()).await;
+    let hour = 3600 * SECOND;
+    let times = [NEW_YEAR, NEW_YEAR + hour + 1, NEW_YEAR + 2 * hour];
+    let rows: Vec<_> = (1..)
+        .zip(times)
+        .map(|(number, time)| numbered(time, number))
+        .collect();
+    for is_committed in [false, true] {
+        if is_committed {
+            fixture.commit("requests", 1).await;
+        } else {
+            fixture.append("requests", 1, batch("requests", &rows));
+        }
+        for (condition, n_expected) in [
+            ("start_time >= '2026-01-01T01:00:00Z'", 2),
+            ("start_time >= '2026-01-01T09:00:00+08:00'", 2),
+            ("start_time >= TIMESTAMP '2026-01-01 01:00:00'", 2),
+            ("start_time = '2026-01-01T01:00:00Z'", 1),
+            ("start_time_unix_nano = 1767229200000000001", 1),
+            ("start_time_unix_nano = 1767229200000000000", 0),
+            (
+                "start_time >= '2026-01-01' AND start_time < '2026-01-02'",
+                3,
+            ),
+            ("date = '2026-01-01'", 3),
+            ("date = DATE '2025-12-31'", 0),
+            ("start_time < now()", 3),
+        ] {
+            let sql = format!("SELECT count(*) FROM requests WHERE {condition}");
+            assert_eq!(
+                fixture.number(&sql).await,
+                n_expected,
+                "{condition} {is_committed}"
+            );
+        }
+    }
+}
+
+/// C65: the longest is not the one without a duration.
+#[tokio::test]
+async fn absent_values_do_not_top_a_list() {
+    let fixture = fixture(&config()).await;
+    let named = |model, e2e_s| row(NEW_YEAR, &[("model", Cell::Text(model)), ("e2e_s", e2e_s)]);
+    let rows = [
+        named("ok", Cell::Float(0.1)),
+        named("slow", Cell::Float(0.9)),
+        named("open", Cell::Null),
+        named("mid", Cell::Float(0.5)),
+    ];
+    fixture.append("requests", 1, batch("requests", &rows));
+    fixture.commit("requests", 1).await;
+    expect![[r#"
+        +-------+
+        | model |
+        +-------+
+        | slow  |
+        | mid   |
+        +-------+"#]]
+    .assert_eq(
+        &fixture
+            .ask("SELECT model FROM requests ORDER BY e2e_s DESC NULLS LAST LIMIT 2")
+            .await,
+    );
+    expect![[r#"
+        +-------+-----+
+        | model | m   |
+        +-------+-----+
+        | ok    | 0.1 |
+        | mid   | 0.5 |
+        | slow  | 0.9 |
+        | open  |     |
+        +-------+-----+"#]]
+    .assert_eq(
+        &fixture
+            .ask(
+                "SELECT model, max(e2e_s) AS m FROM requests GROUP BY model \
+                 ORDER BY m ASC NULLS LAST LIMIT 10",
+            )
+            .await,
+    );
+}
