@@ -1,0 +1,171 @@
+//! Configuration: the keys of the Collector's `tail_sampling` processor.
+//!
+//! Differences in meaning, each because ours can do better: `num_traces` counts undecided traces
+//! only and the next due are decided early instead of evicted; `decision_wait` is exact to a tenth
+//! of a second (there: whole seconds, plus up to one). Keys whose function is not built are errors
+//! unless they have their default value.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::duration;
+use crate::error::{Error, Result, ValueProblem};
+use crate::policy::Policy;
+use crate::verdict::Policies;
+
+/// Largest `num_traces`: undecided traces are numbered with 32 bits, and at 256 bytes each this is
+/// already 25 GiB.
+pub const NUM_TRACES_MAX: u64 = 100_000_000;
+
+/// Largest size of one decision cache: about 3 GB.
+pub const CACHE_SIZE_MAX: u64 = 100_000_000;
+
+/// What the sampler is to do.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The policies in order; at least one.
+    pub policies: Vec<Policy>,
+    /// Only `trace-complete` is built.
+    pub sampling_strategy: SamplingStrategy,
+    /// From the arrival of a trace's first span to its decision; 30 s. A trace whose root has not
+    /// arrived by then is decided on what is there. 0 decides at the next opportunity.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub decision_wait: Duration,
+    /// From the arrival of a root span to the decision, if that is earlier than `decision_wait`;
+    /// absent or 0 is off.
+    #[serde(deserialize_with = "duration::deserialize_optional")]
+    pub decision_wait_after_root_received: Option<Duration>,
+    /// Undecided traces held at most; 50,000. Beyond it those next due are decided early (trigger
+    /// `memory`).
+    pub num_traces: u64,
+    /// Only `false` is built.
+    pub block_on_overflow: bool,
+    /// A hint of the Collector's; changes nothing here.
+    pub expected_new_traces_per_sec: u64,
+    /// Credit and stop at the first policy in file order that says sampled.
+    pub sample_on_first_match: bool,
+    /// Only `false` is built: pending traces are decided or stay in the log.
+    pub drop_pending_traces_on_shutdown: bool,
+    /// A trace whose spans are together larger than this many bytes is not sampled, at once
+    /// (trigger `too_large`); 0 is no limit. Counted are the span messages, without their
+    /// resources.
+    pub maximum_trace_size_bytes: u64,
+    /// How many decisions are remembered for late spans.
+    pub decision_cache: DecisionCache,
+    /// Only 1 is built.
+    pub num_shards: u64,
+    /// Not built: the write-ahead log is the storage.
+    pub tail_storage: Option<String>,
+}
+
+/// When policies are evaluated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SamplingStrategy {
+    /// Once per trace, at its decision.
+    #[default]
+    TraceComplete,
+    /// On every arriving batch; not built.
+    SpanIngest,
+}
+
+/// How many decisions are remembered, least recently used first to go.
+///
+/// A size that is absent or 0 does not mean that decisions are forgotten at once: those decisions
+/// share a memory of the last `num_traces` decided traces, because that is how long the Collector
+/// knows a trace that is still in its map. Configure sizes much greater than `num_traces`; an entry
+/// takes about 30 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DecisionCache {
+    /// Sampled traces.
+    pub sampled_cache_size: u64,
+    /// Traces not sampled or dropped.
+    pub non_sampled_cache_size: u64,
+}
+
+impl Default for Config {
+    /// The Collector's defaults, and no policy: as it is, it does not validate.
+    fn default() -> Self {
+        Self {
+            policies: Vec::new(),
+            sampling_strategy: SamplingStrategy::TraceComplete,
+            decision_wait: Duration::from_secs(30),
+            decision_wait_after_root_received: None,
+            num_traces: 50_000,
+            block_on_overflow: false,
+            expected_new_traces_per_sec: 0,
+            sample_on_first_match: false,
+            drop_pending_traces_on_shutdown: false,
+            maximum_trace_size_bytes: 0,
+            decision_cache: DecisionCache::default(),
+            num_shards: 1,
+            tail_storage: None,
+        }
+    }
+}
+
+impl Config {
+    /// Checks everything that [`crate::Sampler::new`] would refuse.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, in file order.
+    pub fn validate(&self) -> Result<()> {
+        self.check_keys()?;
+        Policies::compile(self).map(|_| ())
+    }
+
+    /// The top-level keys, without the policies.
+    pub(crate) fn check_keys(&self) -> Result<()> {
+        let not_built = |key, value: String, only| Err(Error::KeyNotBuilt { key, value, only });
+        if self.sampling_strategy == SamplingStrategy::SpanIngest {
+            return not_built(
+                "sampling_strategy",
+                "span-ingest".to_owned(),
+                "trace-complete",
+            );
+        }
+        if self.block_on_overflow {
+            return not_built("block_on_overflow", "true".to_owned(), "false");
+        }
+        if self.drop_pending_traces_on_shutdown {
+            return not_built(
+                "drop_pending_traces_on_shutdown",
+                "true".to_owned(),
+                "false",
+            );
+        }
+        if self.num_shards != 1 {
+            return not_built("num_shards", self.num_shards.to_string(), "1");
+        }
+        if let Some(tail_storage) = &self.tail_storage {
+            return not_built("tail_storage", tail_storage.clone(), "none");
+        }
+        check_range("num_traces", self.num_traces, 1, NUM_TRACES_MAX)?;
+        let cache = self.decision_cache;
+        check_range(
+            "decision_cache.sampled_cache_size",
+            cache.sampled_cache_size,
+            0,
+            CACHE_SIZE_MAX,
+        )?;
+        check_range(
+            "decision_cache.non_sampled_cache_size",
+            cache.non_sampled_cache_size,
+            0,
+            CACHE_SIZE_MAX,
+        )
+    }
+}
+
+fn check_range(key: &'static str, found: u64, min: u64, max: u64) -> Result<()> {
+    if (min..=max).contains(&found) {
+        return Ok(());
+    }
+    Err(Error::KeyValue {
+        key,
+        problem: ValueProblem::OutOfRange { found, min, max },
+    })
+}

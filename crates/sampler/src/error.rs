@@ -1,0 +1,218 @@
+//! What can be wrong with a configuration, or with a resource.
+
+use std::fmt;
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A configuration that cannot be run, or bytes that cannot be read.
+///
+/// `policy` is the path of names from the top, joined by `/` for a sub-policy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// `policies` is absent or empty.
+    #[error("`policies` is empty: at least one policy is needed, or nothing would be kept")]
+    NoPolicies,
+    /// More policies than a [`crate::PolicyIndex`] can name.
+    #[error("`policies` has {n_policies} entries, the limit is {limit}")]
+    TooManyPolicies {
+        /// Entries found.
+        n_policies: usize,
+        /// [`crate::POLICIES_MAX`].
+        limit: usize,
+    },
+    /// A policy without a name.
+    #[error("policy number {number} has no `name`")]
+    NameEmpty {
+        /// Counted from 1, in file order.
+        number: usize,
+    },
+    /// Two policies with one name.
+    #[error("policy `{policy}` is defined twice: names must be unique")]
+    NameDuplicate {
+        /// The name.
+        policy: String,
+    },
+    /// A policy without `type`.
+    #[error("policy `{policy}` has no `type`")]
+    TypeMissing {
+        /// The policy.
+        policy: String,
+    },
+    /// A policy type that the Collector does not have either.
+    #[error("policy `{policy}`: unknown type `{found}`{}", DidYouMean(.nearest))]
+    TypeUnknown {
+        /// The policy.
+        policy: String,
+        /// As written.
+        found: String,
+        /// The most similar known type.
+        nearest: Option<&'static str>,
+    },
+    /// A policy type of the Collector that is not built here.
+    #[error("policy `{policy}`: type `{policy_type}` is not built yet")]
+    TypeNotBuilt {
+        /// The policy.
+        policy: String,
+        /// The Collector's name of the type.
+        policy_type: &'static str,
+    },
+    /// A combination such as `and` inside `and`, which the Collector refuses too.
+    #[error("policy `{policy}`: type `{policy_type}` cannot be a sub-policy of `and`")]
+    TypeNested {
+        /// The sub-policy.
+        policy: String,
+        /// Its type.
+        policy_type: &'static str,
+    },
+    /// The section that belongs to the type is absent.
+    #[error("policy `{policy}` is of type `{policy_type}` but has no section `{policy_type}`")]
+    SectionMissing {
+        /// The policy.
+        policy: String,
+        /// Type, which is also the name of the section.
+        policy_type: &'static str,
+    },
+    /// A section of another type than `type` says.
+    #[error("policy `{policy}` is of type `{policy_type}` but has a section `{section}`")]
+    SectionForeign {
+        /// The policy.
+        policy: String,
+        /// Its type.
+        policy_type: &'static str,
+        /// The section that does not belong.
+        section: &'static str,
+    },
+    /// A key that a policy does not have.
+    #[error("policy `{policy}`: unknown key `{found}`{}", DidYouMean(.nearest))]
+    PolicyKeyUnknown {
+        /// The policy.
+        policy: String,
+        /// As written.
+        found: String,
+        /// The most similar known key.
+        nearest: Option<&'static str>,
+    },
+    /// A value that a policy cannot have.
+    #[error("policy `{policy}`: `{key}` {problem}")]
+    PolicyValue {
+        /// The policy.
+        policy: String,
+        /// Path of the key below the policy.
+        key: &'static str,
+        /// What is wrong.
+        problem: ValueProblem,
+    },
+    /// A regular expression that does not compile.
+    #[error("policy `{policy}`: `string_attribute.values` has the invalid pattern `{pattern}`")]
+    Pattern {
+        /// The policy.
+        policy: String,
+        /// As written.
+        pattern: String,
+        /// Why it does not compile.
+        source: Box<regex::Error>,
+    },
+    /// More distinct attribute conditions than a trace's bit set holds.
+    #[error("policy `{policy}` needs more than {limit} distinct attribute conditions in all")]
+    TooManyAtoms {
+        /// The policy that was one too many.
+        policy: String,
+        /// [`crate::ATOMS_MAX`].
+        limit: usize,
+    },
+    /// A top-level key of the Collector whose function is not built here.
+    #[error("`{key}: {value}` is not built yet, only `{only}`")]
+    KeyNotBuilt {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// The value that can be given.
+        only: &'static str,
+    },
+    /// A top-level value outside its range.
+    #[error("`{key}` {problem}")]
+    KeyValue {
+        /// The key.
+        key: &'static str,
+        /// What is wrong.
+        problem: ValueProblem,
+    },
+    /// A resource message that is not one.
+    #[error("cannot read the attributes of the resource")]
+    Resource {
+        /// Why not.
+        source: otlp::Error,
+    },
+}
+
+/// What is wrong with one value of the configuration.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum ValueProblem {
+    /// An empty string or list where something must be named.
+    Empty,
+    /// Neither bound of a range is given.
+    NoBound,
+    /// A range that nothing can lie in.
+    EmptyRange {
+        /// Lower bound.
+        min: String,
+        /// Upper bound.
+        max: String,
+    },
+    /// NaN or an infinity.
+    NotFinite,
+    /// A negative number where none can be.
+    Negative,
+    /// A name outside a closed set.
+    UnknownName {
+        /// As written.
+        found: String,
+        /// The set.
+        known: &'static str,
+    },
+    /// A number outside its range.
+    OutOfRange {
+        /// As written.
+        found: u64,
+        /// Smallest.
+        min: u64,
+        /// Largest.
+        max: u64,
+    },
+}
+
+impl fmt::Display for ValueProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("is empty"),
+            Self::NoBound => f.write_str("has neither a lower nor an upper bound"),
+            Self::EmptyRange { min, max } => {
+                write!(
+                    f,
+                    "has a lower bound of {min} and an upper bound of {max}: nothing matches"
+                )
+            }
+            Self::NotFinite => f.write_str("is not a finite number"),
+            Self::Negative => f.write_str("is negative"),
+            Self::UnknownName { found, known } => write!(f, "names `{found}`, known are {known}"),
+            Self::OutOfRange { found, min, max } => {
+                write!(f, "is {found}, must be from {min} to {max}")
+            }
+        }
+    }
+}
+
+struct DidYouMean<'a>(&'a Option<&'static str>);
+
+impl fmt::Display for DidYouMean<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(nearest) => write!(f, ", did you mean `{nearest}`?"),
+            None => Ok(()),
+        }
+    }
+}

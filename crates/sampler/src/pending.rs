@@ -1,0 +1,287 @@
+//! Undecided traces.
+//!
+//! Limits: 160 bytes per trace here, plus its entry in the map by id and its list of services: at
+//! most 256 bytes in all, and 32 to 48 bytes per span. Memory of decided traces is used again for
+//! new ones and not given back.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::ops::{Index, IndexMut};
+
+use otlp::TraceId;
+
+use crate::atoms::AtomSet;
+use crate::decision::SpanHandle;
+use crate::keyed_hash::KeyedState;
+use crate::services::ServiceId;
+use crate::spans::SpanList;
+use crate::timers::{Links, Timers};
+
+/// Services listed per trace; a trace with more is listed with its first.
+pub const SERVICES_PER_TRACE_MAX: usize = 64;
+
+/// Place of an undecided trace; used again after its decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slot(
+    /// Counted from 1, so that links take 4 bytes.
+    NonZeroU32,
+);
+
+impl Slot {
+    #[expect(
+        clippy::expect_used,
+        reason = "2^32 undecided traces would take 700 GB"
+    )]
+    fn at(idx: usize) -> Self {
+        let number = u32::try_from(idx + 1).ok().and_then(NonZeroU32::new);
+        Self(number.expect("fewer than 2^32 traces are undecided at once"))
+    }
+
+    fn idx(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
+/// One undecided trace: the fold over its spans.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    pub(crate) trace_id: TraceId,
+    pub(crate) atoms: AtomSet,
+    /// Earliest start that is not 0; `u64::MAX` if there is none.
+    pub(crate) start_time_unix_nano: u64,
+    pub(crate) end_time_unix_nano: u64,
+    pub(crate) first_seen_unix_nano: u64,
+    pub(crate) due_unix_nano: u64,
+    pub(crate) n_bytes: u64,
+    pub(crate) spans: SpanList,
+    pub(crate) services: Vec<ServiceId>,
+    pub(crate) root: Option<Root>,
+    pub(crate) n_error_spans: u32,
+    pub(crate) n_roots: u32,
+    pub(crate) links: Links,
+    /// The due time is that of a root, not of the first span.
+    pub(crate) is_due_by_root: bool,
+}
+
+const _: () = assert!(
+    size_of::<Trace>() <= 176,
+    "part of the budget of 256 bytes per trace"
+);
+
+/// The root that started first; of several at once the one with the lowest handle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Root {
+    start_time_unix_nano: u64,
+    pub(crate) handle: SpanHandle,
+}
+
+impl Trace {
+    fn new(trace_id: TraceId, first_seen_unix_nano: u64, due_unix_nano: u64) -> Self {
+        Self {
+            trace_id,
+            atoms: AtomSet::EMPTY,
+            start_time_unix_nano: u64::MAX,
+            end_time_unix_nano: 0,
+            first_seen_unix_nano,
+            due_unix_nano,
+            n_bytes: 0,
+            spans: SpanList::default(),
+            services: Vec::new(),
+            root: None,
+            n_error_spans: 0,
+            n_roots: 0,
+            links: Links::default(),
+            is_due_by_root: false,
+        }
+    }
+
+    pub(crate) fn add_root(&mut self, start_time_unix_nano: u64, handle: SpanHandle) {
+        let root = Root {
+            start_time_unix_nano,
+            handle,
+        };
+        self.root = Some(self.root.map_or(root, |earliest| earliest.min(root)));
+        self.n_roots = self.n_roots.saturating_add(1);
+    }
+
+    /// Widens the trace's times. A start of 0 is not set and does not count.
+    pub(crate) fn add_times(&mut self, start_time_unix_nano: u64, end_time_unix_nano: u64) {
+        if start_time_unix_nano != 0 {
+            self.start_time_unix_nano = self.start_time_unix_nano.min(start_time_unix_nano);
+        }
+        self.end_time_unix_nano = self.end_time_unix_nano.max(end_time_unix_nano);
+    }
+
+    pub(crate) fn add_service(&mut self, service: ServiceId) {
+        // Spans of one service come together: the last one is the likely one.
+        if self.services.last() == Some(&service)
+            || self.services.len() >= SERVICES_PER_TRACE_MAX
+            || self.services.contains(&service)
+        {
+            return;
+        }
+        if self.services.len() == self.services.capacity() {
+            self.services.reserve_exact(self.services.len().max(2));
+        }
+        self.services.push(service);
+    }
+
+    pub(crate) fn duration_ns(&self) -> u64 {
+        self.end_time_unix_nano
+            .saturating_sub(self.start_time_unix_nano)
+    }
+
+    pub(crate) fn services_heap_bytes(&self) -> usize {
+        self.services.capacity() * size_of::<ServiceId>()
+    }
+}
+
+/// Storage of traces by slot, in chunks, so that growing moves nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Traces {
+    chunks: Vec<Vec<Trace>>,
+    free: Vec<Slot>,
+}
+
+const CHUNK: usize = 1024;
+
+impl Traces {
+    fn add(&mut self, trace: Trace) -> Slot {
+        if let Some(slot) = self.free.pop() {
+            self[slot] = trace;
+            return slot;
+        }
+        let idx = match self.chunks.last() {
+            Some(chunk) => (self.chunks.len() - 1) * CHUNK + chunk.len(),
+            None => 0,
+        };
+        if idx.is_multiple_of(CHUNK) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        self.chunks[idx / CHUNK].push(trace);
+        Slot::at(idx)
+    }
+
+    fn take(&mut self, slot: Slot) -> Trace {
+        let vacant = Trace::new(self[slot].trace_id, 0, 0);
+        self.free.push(slot);
+        std::mem::replace(&mut self[slot], vacant)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.chunks.len() * CHUNK * size_of::<Trace>() + self.free.capacity() * size_of::<Slot>()
+    }
+}
+
+impl Index<Slot> for Traces {
+    type Output = Trace;
+
+    fn index(&self, slot: Slot) -> &Trace {
+        &self.chunks[slot.idx() / CHUNK][slot.idx() % CHUNK]
+    }
+}
+
+impl IndexMut<Slot> for Traces {
+    fn index_mut(&mut self, slot: Slot) -> &mut Trace {
+        &mut self.chunks[slot.idx() / CHUNK][slot.idx() % CHUNK]
+    }
+}
+
+/// All undecided traces, by id and by due time.
+#[derive(Debug)]
+pub(crate) struct PendingTraces {
+    by_id: HashMap<TraceId, Slot, KeyedState>,
+    traces: Traces,
+    timers: Timers,
+    /// The trace found last: spans of one trace come together.
+    last: Option<(TraceId, Slot)>,
+}
+
+impl PendingTraces {
+    pub(crate) fn new() -> Self {
+        Self {
+            by_id: HashMap::with_hasher(KeyedState::new()),
+            traces: Traces::default(),
+            timers: Timers::default(),
+            last: None,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(crate) fn find(&mut self, trace_id: &TraceId) -> Option<Slot> {
+        if let Some((last, slot)) = self.last
+            && last == *trace_id
+        {
+            return Some(slot);
+        }
+        let slot = *self.by_id.get(trace_id)?;
+        self.last = Some((*trace_id, slot));
+        Some(slot)
+    }
+
+    /// Adds a trace that `find` did not find.
+    pub(crate) fn open(
+        &mut self,
+        trace_id: TraceId,
+        now_unix_nano: u64,
+        due_unix_nano: u64,
+    ) -> Slot {
+        let slot = self
+            .traces
+            .add(Trace::new(trace_id, now_unix_nano, due_unix_nano));
+        self.by_id.insert(trace_id, slot);
+        self.timers.insert(&mut self.traces, slot);
+        self.last = Some((trace_id, slot));
+        slot
+    }
+
+    pub(crate) fn trace_mut(&mut self, slot: Slot) -> &mut Trace {
+        &mut self.traces[slot]
+    }
+
+    /// Moves a trace to an earlier due time; never to a later one. Whether it was moved.
+    pub(crate) fn hasten(&mut self, slot: Slot, due_unix_nano: u64) -> bool {
+        if due_unix_nano >= self.traces[slot].due_unix_nano {
+            return false;
+        }
+        self.timers.remove(&mut self.traces, slot);
+        self.traces[slot].due_unix_nano = due_unix_nano;
+        self.timers.insert(&mut self.traces, slot);
+        true
+    }
+
+    /// Takes out the trace that is due next, if it is due.
+    pub(crate) fn take_due(&mut self, now_unix_nano: u64) -> Option<Trace> {
+        let slot = self.timers.first_due(&self.traces, now_unix_nano)?;
+        Some(self.take(slot))
+    }
+
+    /// Takes out the trace that is due next.
+    pub(crate) fn take_next(&mut self) -> Option<Trace> {
+        let slot = self.timers.first()?;
+        Some(self.take(slot))
+    }
+
+    pub(crate) fn take_by_id(&mut self, trace_id: &TraceId) -> Option<Trace> {
+        let slot = *self.by_id.get(trace_id)?;
+        Some(self.take(slot))
+    }
+
+    fn take(&mut self, slot: Slot) -> Trace {
+        self.timers.remove(&mut self.traces, slot);
+        let trace = self.traces.take(slot);
+        self.by_id.remove(&trace.trace_id);
+        self.last = None;
+        trace
+    }
+
+    /// Of the traces themselves; what their spans hold is counted by the caller.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        // Each place of the map has a byte of control, and one in eight places stays free.
+        let map = self.by_id.capacity() / 7 * 8 * (size_of::<(TraceId, Slot)>() + 1);
+        self.traces.heap_bytes() + map
+    }
+}

@@ -1,0 +1,366 @@
+//! The sampler: spans in, decisions out.
+
+use std::time::Duration;
+
+use otlp::attribute::{self, Value};
+use otlp::span::{SpanSummary, StatusCode};
+use otlp::{SpanId, TraceId};
+
+use crate::atoms::AtomSet;
+use crate::config::Config;
+use crate::decided::{DecidedTraces, Remembered};
+use crate::decision::{
+    Decided, Observed, PolicyIndex, RecordedDecision, SpanHandle, TraceSummary, Trigger,
+};
+use crate::error::{Error, Result};
+use crate::pending::{PendingTraces, Slot, Trace};
+use crate::services::{ServiceId, Services};
+use crate::spans::PendingSpan;
+use crate::verdict::{Evidence, Judgement, Policies};
+
+/// Groups spans by trace and decides each trace once.
+///
+/// The caller gives the time with every call; it need not be monotonic. [`Self::observe`] never
+/// decides: decisions come from [`Self::tick`], so that they can be recorded before they take
+/// effect, and from [`Self::apply`], which repeats recorded ones.
+#[derive(Debug)]
+pub struct Sampler {
+    policies: Policies,
+    /// Names by [`PolicyIndex`]: the configured ones, then those that only recorded decisions name.
+    policy_names: Vec<Box<str>>,
+    services: Services,
+    pending: PendingTraces,
+    decided: DecidedTraces,
+    decision_wait_nanos: u64,
+    root_wait_nanos: Option<u64>,
+    n_traces_max: usize,
+    trace_bytes_max: Option<u64>,
+    n_spans: u64,
+    n_bytes: u64,
+    /// Heap of the pending traces' lists.
+    list_bytes: usize,
+    n_unreadable: u64,
+    orphan_scratch: Vec<SpanId>,
+}
+
+/// What policies and summaries need of a resource, for all spans that come under it.
+#[derive(Debug, Clone, Copy)]
+pub struct ResourceFacts {
+    atoms: AtomSet,
+    service: Option<ServiceId>,
+}
+
+/// What is undecided, and what memory all of this takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Undecided traces.
+    pub n_traces: u64,
+    /// Their spans.
+    pub n_spans: u64,
+    /// Sum of the sizes of those spans' messages, which are not held here.
+    pub n_bytes: u64,
+    /// Heap of the sampler, estimated: undecided traces, spans, remembered decisions and names.
+    pub heap_bytes: u64,
+    /// Spans whose attributes could not be read to the end and so satisfied no attribute policy; 0
+    /// as long as only checked export requests are observed.
+    pub n_unreadable: u64,
+}
+
+impl Sampler {
+    /// Compiles the policies.
+    ///
+    /// # Errors
+    /// What [`Config::validate`] finds.
+    pub fn new(config: &Config) -> Result<Self> {
+        config.check_keys()?;
+        let policies = Policies::compile(config)?;
+        let policy_names = config
+            .policies
+            .iter()
+            .map(|policy| policy.name.as_str().into())
+            .collect();
+        Ok(Self {
+            policies,
+            policy_names,
+            services: Services::new(),
+            pending: PendingTraces::new(),
+            decided: DecidedTraces::new(config),
+            decision_wait_nanos: nanos(config.decision_wait),
+            root_wait_nanos: config.decision_wait_after_root_received.map(nanos),
+            n_traces_max: usize::try_from(config.num_traces).unwrap_or(usize::MAX),
+            trace_bytes_max: Some(config.maximum_trace_size_bytes).filter(|bytes| *bytes > 0),
+            n_spans: 0,
+            n_bytes: 0,
+            list_bytes: 0,
+            n_unreadable: 0,
+            orphan_scratch: Vec::new(),
+        })
+    }
+
+    /// Reads a resource once for all its spans.
+    ///
+    /// # Errors
+    /// Attributes that cannot be read.
+    pub fn read_resource(&mut self, resource: &[u8]) -> Result<ResourceFacts> {
+        let broken = |source| Error::Resource { source };
+        let attributes = attribute::of_resource(resource);
+        let atoms = self
+            .policies
+            .atoms
+            .read(attributes, AtomSet::EMPTY)
+            .map_err(broken)?;
+        let service = match attribute::lookup(attribute::of_resource(resource), "service.name") {
+            Some(Value::Str(name)) if !name.is_empty() => Some(self.services.intern(name)),
+            _ => None,
+        };
+        Ok(ResourceFacts { atoms, service })
+    }
+
+    /// Takes note of one span. `summary` must be that of `span`.
+    pub fn observe(
+        &mut self,
+        facts: &ResourceFacts,
+        span: &[u8],
+        summary: &SpanSummary<'_>,
+        handle: SpanHandle,
+        is_request: bool,
+        now_unix_nano: u64,
+    ) -> Observed {
+        let trace_id = summary.trace_id;
+        let slot = match self.pending.find(&trace_id) {
+            Some(slot) => slot,
+            None => match self.decided.recall(&trace_id) {
+                Some(Remembered { decision, policy }) => return Observed::Late(decision, policy),
+                None => {
+                    let due_unix_nano = now_unix_nano.saturating_add(self.decision_wait_nanos);
+                    self.pending.open(trace_id, now_unix_nano, due_unix_nano)
+                }
+            },
+        };
+        self.fold(slot, facts, span, summary);
+        self.keep(slot, summary, handle, is_request, now_unix_nano);
+        if self.pending.len() > self.n_traces_max {
+            Observed::Overflow
+        } else {
+            Observed::Pending
+        }
+    }
+
+    /// Folds what policies and the summary need of a span into its trace.
+    fn fold(&mut self, slot: Slot, facts: &ResourceFacts, span: &[u8], summary: &SpanSummary<'_>) {
+        let trace = self.pending.trace_mut(slot);
+        trace.atoms |= facts.atoms;
+        trace.atoms |= AtomSet::of_status(summary.status_code);
+        if !self.policies.atoms.are_satisfied(trace.atoms) {
+            match self
+                .policies
+                .atoms
+                .read(attribute::of_span(span), trace.atoms)
+            {
+                Ok(found) => trace.atoms |= found,
+                Err(_) => self.n_unreadable += 1,
+            }
+        }
+        trace.add_times(summary.start_time_unix_nano, summary.end_time_unix_nano);
+        if summary.status_code == StatusCode::Error {
+            trace.n_error_spans = trace.n_error_spans.saturating_add(1);
+        }
+        let n_bytes = span.len() as u64;
+        trace.n_bytes += n_bytes;
+        self.n_bytes += n_bytes;
+        if let Some(service) = facts.service {
+            let before = trace.services_heap_bytes();
+            trace.add_service(service);
+            self.list_bytes += trace.services_heap_bytes() - before;
+        }
+    }
+
+    /// Keeps the span's place for the release, and sees to the trace's due time.
+    fn keep(
+        &mut self,
+        slot: Slot,
+        summary: &SpanSummary<'_>,
+        handle: SpanHandle,
+        is_request: bool,
+        now_unix_nano: u64,
+    ) {
+        let SpanSummary {
+            span_id,
+            parent_span_id,
+            start_time_unix_nano,
+            ..
+        } = *summary;
+        let trace = self.pending.trace_mut(slot);
+        let before = trace.spans.heap_bytes();
+        trace.spans.push(PendingSpan {
+            span_id,
+            parent_span_id,
+            handle,
+            is_request,
+        });
+        self.list_bytes += trace.spans.heap_bytes() - before;
+        self.n_spans += 1;
+        let is_too_large = self.trace_bytes_max.is_some_and(|max| trace.n_bytes > max);
+        if parent_span_id.is_none() {
+            trace.add_root(start_time_unix_nano, handle);
+            if let Some(root_wait_nanos) = self.root_wait_nanos {
+                let due_unix_nano = now_unix_nano.saturating_add(root_wait_nanos);
+                if self.pending.hasten(slot, due_unix_nano) {
+                    self.pending.trace_mut(slot).is_due_by_root = true;
+                }
+            }
+        }
+        if is_too_large {
+            self.pending.hasten(slot, now_unix_nano);
+        }
+    }
+
+    /// Decides what is due, in order of due time, at most `max_traces` traces; then, while more
+    /// than `num_traces` are undecided, those that are due next.
+    ///
+    /// Those due next are those whose decision is nearest anyway: the oldest, or traces whose root
+    /// has arrived and which are likely to be complete.
+    pub fn tick(&mut self, now_unix_nano: u64, max_traces: usize, out: &mut Vec<Decided>) {
+        for _ in 0..max_traces {
+            if let Some(trace) = self.pending.take_due(now_unix_nano) {
+                let trigger = if trace.is_due_by_root {
+                    Trigger::RootEnded
+                } else {
+                    Trigger::Waited
+                };
+                out.push(self.decide(trace, trigger));
+            } else if self.pending.len() > self.n_traces_max
+                && let Some(trace) = self.pending.take_next()
+            {
+                out.push(self.decide(trace, Trigger::Memory));
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Recovery: decides a trace as it was decided before, with the spans observed so far.
+    ///
+    /// A trace that is not pending is only remembered: its spans were released before.
+    pub fn apply(&mut self, recorded: &RecordedDecision<'_>, out: &mut Vec<Decided>) {
+        let judgement = Judgement {
+            decision: recorded.decision,
+            policy: recorded.policy.and_then(|name| self.intern_policy(name)),
+            adjusted_count: recorded.adjusted_count,
+        };
+        match self.pending.take_by_id(&recorded.trace_id) {
+            Some(trace) => out.push(self.close(trace, recorded.trigger, judgement)),
+            None => self.remember(recorded.trace_id, judgement),
+        }
+    }
+
+    /// Shutdown: decides everything that is pending on what is there.
+    pub fn drain(&mut self, now_unix_nano: u64, out: &mut Vec<Decided>) {
+        self.tick(now_unix_nano, usize::MAX, out);
+        while let Some(trace) = self.pending.take_next() {
+            out.push(self.decide(trace, Trigger::Shutdown));
+        }
+    }
+
+    fn decide(&mut self, trace: Trace, trigger: Trigger) -> Decided {
+        if self.trace_bytes_max.is_some_and(|max| trace.n_bytes > max) {
+            return self.close(trace, Trigger::TooLarge, Judgement::NOT_SAMPLED);
+        }
+        let judgement = self.policies.judge(Evidence {
+            trace_id: &trace.trace_id,
+            atoms: trace.atoms,
+            duration_ns: trace.duration_ns(),
+        });
+        self.close(trace, trigger, judgement)
+    }
+
+    fn close(&mut self, trace: Trace, trigger: Trigger, judgement: Judgement) -> Decided {
+        self.remember(trace.trace_id, judgement);
+        self.n_spans -= trace.spans.len() as u64;
+        self.n_bytes -= trace.n_bytes;
+        self.list_bytes -= trace.spans.heap_bytes() + trace.services_heap_bytes();
+        let n_orphans = trace.spans.count_orphans(&mut self.orphan_scratch);
+        let start_is_set = trace.start_time_unix_nano != u64::MAX;
+        Decided {
+            trace_id: trace.trace_id,
+            decision: judgement.decision,
+            policy: judgement.policy,
+            trigger,
+            adjusted_count: judgement.adjusted_count,
+            summary: TraceSummary {
+                start_time_unix_nano: if start_is_set {
+                    trace.start_time_unix_nano
+                } else {
+                    0
+                },
+                end_time_unix_nano: trace.end_time_unix_nano,
+                n_spans: saturate(trace.spans.len()),
+                n_error_spans: trace.n_error_spans,
+                n_bytes: trace.n_bytes,
+                n_roots: trace.n_roots,
+                root: trace.root.map(|root| root.handle),
+                n_orphans: saturate(n_orphans),
+                services: trace.services,
+                first_seen_unix_nano: trace.first_seen_unix_nano,
+            },
+            spans: trace.spans.into_pending_spans(),
+        }
+    }
+
+    fn remember(&mut self, trace_id: TraceId, judgement: Judgement) {
+        let Judgement {
+            decision, policy, ..
+        } = judgement;
+        self.decided
+            .remember(trace_id, Remembered { decision, policy });
+    }
+
+    /// `None` if a log names more policies than there are numbers for.
+    fn intern_policy(&mut self, name: &str) -> Option<PolicyIndex> {
+        if let Some(idx) = self.policy_names.iter().position(|known| **known == *name) {
+            return u16::try_from(idx).ok().map(PolicyIndex);
+        }
+        let idx = u16::try_from(self.policy_names.len()).ok()?;
+        self.policy_names.push(name.into());
+        Some(PolicyIndex(idx))
+    }
+
+    /// Name of a policy that this sampler has given out.
+    #[must_use]
+    pub fn policy_name(&self, policy: PolicyIndex) -> &str {
+        self.policy_names
+            .get(usize::from(policy.0))
+            .map_or("", AsRef::as_ref)
+    }
+
+    /// Name of a service that this sampler has given out.
+    #[must_use]
+    pub fn service_name(&self, service: ServiceId) -> &str {
+        self.services.name(service)
+    }
+
+    /// Present size.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let heap_bytes = self.pending.heap_bytes()
+            + self.list_bytes
+            + self.decided.heap_bytes()
+            + self.services.heap_bytes();
+        Stats {
+            n_traces: self.pending.len() as u64,
+            n_spans: self.n_spans,
+            n_bytes: self.n_bytes,
+            heap_bytes: heap_bytes as u64,
+            n_unreadable: self.n_unreadable,
+        }
+    }
+}
+
+/// Beyond 584 years is never.
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn saturate(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

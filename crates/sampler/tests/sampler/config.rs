@@ -1,0 +1,270 @@
+//! What loads, and what the error says if it does not.
+
+use sampler::Config;
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+/// Loads the text below `tail_sampling:`.
+fn load(yaml: &str) -> Result<Config, String> {
+    let config: Config = serde_saphyr::from_str(yaml).map_err(|error| error.to_string())?;
+    config.validate().map_err(|error| error.to_string())?;
+    Ok(config)
+}
+
+#[track_caller]
+fn check_error(yaml: &str, parts: &[&str]) {
+    let error = load(yaml).unwrap_err();
+    for part in parts {
+        assert!(
+            error.contains(part),
+            "{yaml}\n  gives: {error}\n  without: {part}"
+        );
+    }
+}
+
+#[test]
+fn every_key_of_the_collector_loads() {
+    let config = load(
+        "
+decision_wait: 1m30s
+num_traces: 100_000
+expected_new_traces_per_sec: 10
+block_on_overflow: false
+sample_on_first_match: true
+drop_pending_traces_on_shutdown: false
+maximum_trace_size_bytes: 1048576
+decision_wait_after_root_received: 500ms
+sampling_strategy: trace-complete
+num_shards: 1
+decision_cache: {sampled_cache_size: 10, non_sampled_cache_size: 20}
+policies:
+  - {name: a, type: always_sample}
+  - {name: b, type: latency, latency: {threshold_ms: 5000, upper_threshold_ms: 10_000}}
+  - {name: c, type: numeric_attribute, numeric_attribute: {key: k, min_value: 0, max_value: 2.5, invert_match: true}}
+  - {name: d, type: probabilistic, probabilistic: {hash_salt: s, sampling_percentage: 25}}
+  - {name: e, type: status_code, status_code: {status_codes: [ERROR, UNSET]}}
+  - {name: f, type: string_attribute, string_attribute: {key: k, values: [v.*], enabled_regex_matching: true, cache_max_size: 10, invert_match: true}}
+  - name: g
+    type: and
+    and:
+      and_sub_policy:
+        - {name: h, type: latency, latency: {threshold_ms: 1}}
+        - {type: always_sample}
+",
+    )
+    .unwrap();
+    assert_eq!(config.decision_wait.as_secs(), 90);
+    assert_eq!(
+        config
+            .decision_wait_after_root_received
+            .unwrap()
+            .as_millis(),
+        500
+    );
+    assert_eq!(config.num_traces, 100_000);
+    assert_eq!(config.decision_cache.non_sampled_cache_size, 20);
+    assert!(config.sample_on_first_match);
+    assert_eq!(config.policies.len(), 7);
+}
+
+#[test]
+fn defaults_are_those_of_the_collector() {
+    let config = load("policies: [{name: p, type: always_sample}]").unwrap();
+    assert_eq!(config.decision_wait.as_secs(), 30);
+    assert_eq!(config.decision_wait_after_root_received, None);
+    assert_eq!(config.num_traces, 50_000);
+    assert_eq!(
+        load("{decision_wait_after_root_received: 0s, policies: [{name: p, type: always_sample}]}"),
+        Ok(config)
+    );
+}
+
+#[test]
+fn errors_name_the_policy_and_the_key() {
+    let policy = |policy: &str| format!("policies: [{policy}]");
+    for (yaml, parts) in [
+        ("{}".to_owned(), vec!["`policies` is empty"]),
+        ("policies: []".to_owned(), vec!["`policies` is empty"]),
+        (
+            policy("{type: always_sample}"),
+            vec!["policy number 1", "`name`"],
+        ),
+        (policy("{name: p}"), vec!["`p`", "no `type`"]),
+        (
+            policy("{name: p, type: latencey}"),
+            vec!["`p`", "`latencey`", "did you mean `latency`?"],
+        ),
+        (
+            policy("{name: p, type: zzz}"),
+            vec!["`p`", "unknown type `zzz`"],
+        ),
+        (
+            policy("{name: p, type: latency}"),
+            vec!["`p`", "no section `latency`"],
+        ),
+        (
+            policy("{name: p, type: latency, latency: }"),
+            vec!["`p`", "no section `latency`"],
+        ),
+        (
+            policy("{name: p, type: latency, probabilistic: {sampling_percentage: 5}}"),
+            vec!["`p`", "type `latency`", "section `probabilistic`"],
+        ),
+        (
+            policy("{name: p, type: always_sample, always_sampel: 1}"),
+            vec!["`p`", "`always_sampel`"],
+        ),
+        (
+            policy("{name: p, type: latency, latancy: {}}"),
+            vec!["`p`", "did you mean `latency`?"],
+        ),
+        (
+            policy("{name: p, type: latency, latency: {treshold_ms: 5}}"),
+            vec!["`p`", "treshold_ms", "threshold_ms"],
+        ),
+        (
+            policy("{type: latency, latency: {treshold_ms: 5}, name: p}"),
+            vec!["treshold_ms"],
+        ),
+        (
+            policy("{name: p, type: latency, latency: {threshold_ms: 5, upper_threshold_ms: 5}}"),
+            vec!["`p`", "`latency`", "nothing matches"],
+        ),
+        (
+            policy(
+                "{name: p, type: numeric_attribute, numeric_attribute: {key: k, min_value: .nan}}",
+            ),
+            vec!["`p`", "not a finite number"],
+        ),
+        (
+            policy(
+                "{name: p, type: numeric_attribute, numeric_attribute: {key: k, min_value: \"5\"}}",
+            ),
+            vec!["`p`", "number"],
+        ),
+        (
+            policy("{name: p, type: numeric_attribute, numeric_attribute: {min_value: 5}}"),
+            vec!["`p`", "`key`"],
+        ),
+        (
+            policy("{name: p, type: string_attribute, string_attribute: {key: \"\", values: [a]}}"),
+            vec!["`p`", "string_attribute.key", "is empty"],
+        ),
+        (
+            policy(
+                "{name: p, type: string_attribute, string_attribute: {key: k, values: ['/v1/(chat'], enabled_regex_matching: true}}",
+            ),
+            vec!["`p`", "`/v1/(chat`"],
+        ),
+        (
+            policy("{name: p, type: probabilistic, probabilistic: {sampling_percentage: .inf}}"),
+            vec!["`p`", "probabilistic.sampling_percentage"],
+        ),
+        (
+            policy("{name: p, type: status_code, status_code: {status_codes: [error]}}"),
+            vec![
+                "`p`",
+                "status_code.status_codes",
+                "`error`",
+                "OK, ERROR, UNSET",
+            ],
+        ),
+        (
+            policy("{name: p, type: and, and: {and_sub_policy: []}}"),
+            vec!["`p`", "is empty"],
+        ),
+        (
+            policy(
+                "{name: p, type: and, and: {and_sub_policy: [{name: q, type: and, and: {and_sub_policy: [{name: r, type: always_sample}]}}]}}",
+            ),
+            vec!["`p/q`", "sub-policy"],
+        ),
+        (
+            policy(
+                "{name: p, type: and, and: {and_sub_policy: [{name: q, type: drop, drop: {}}]}}",
+            ),
+            vec!["`q`", "`drop` is not built yet"],
+        ),
+        (
+            policy("{name: p, type: always_sample}, {name: p, type: always_sample}"),
+            vec!["`p`", "twice"],
+        ),
+    ] {
+        check_error(&yaml, &parts);
+    }
+}
+
+#[test]
+fn top_level_keys_that_are_not_built_are_errors_unless_at_their_default() {
+    for (key, value) in [
+        ("sampling_strategy", "span-ingest"),
+        ("block_on_overflow", "true"),
+        ("drop_pending_traces_on_shutdown", "true"),
+        ("num_shards", "4"),
+        ("tail_storage", "pebble_tail_storage"),
+    ] {
+        let yaml = format!("{{{key}: {value}, policies: [{{name: p, type: always_sample}}]}}");
+        check_error(&yaml, &[key, value, "not built yet"]);
+    }
+    check_error(
+        "{num_traces: 0, policies: [{name: p, type: always_sample}]}",
+        &["`num_traces`"],
+    );
+    check_error(
+        "{num_trace: 1, policies: [{name: p, type: always_sample}]}",
+        &["num_trace"],
+    );
+    check_error(
+        "{decision_wait: 10, policies: [{name: p, type: always_sample}]}",
+        &["unit"],
+    );
+    check_error(
+        "{decision_wait: 10x, policies: [{name: p, type: always_sample}]}",
+        &["unit"],
+    );
+    check_error(
+        "{decision_wait: -1s, policies: [{name: p, type: always_sample}]}",
+        &["negative"],
+    );
+}
+
+#[test]
+fn more_conditions_than_a_trace_has_bits_for_is_an_error() {
+    let policies = |n: usize| {
+        let policy = |idx| {
+            format!(
+                "  - {{name: p{idx}, type: string_attribute, string_attribute: {{key: k, values: [v{idx}]}}}}\n"
+            )
+        };
+        format!("policies:\n{}", (0..n).map(policy).collect::<String>())
+    };
+    load(&policies(sampler::ATOMS_MAX)).unwrap();
+    check_error(
+        &policies(sampler::ATOMS_MAX + 1),
+        &["`p125`", "125 distinct attribute conditions"],
+    );
+}
+
+#[derive(Deserialize)]
+struct Document {
+    processors: Processors,
+}
+
+#[derive(Deserialize)]
+struct Processors {
+    tail_sampling: Config,
+}
+
+#[test]
+fn the_documents_of_c29_start_or_fail_as_listed() {
+    let text = include_str!("../../testdata/cases/C29.yaml");
+    let mut n_documents = 0;
+    for document in text.split("\n---\n") {
+        let raw: Json = serde_saphyr::from_str(document).unwrap();
+        let is_valid = serde_saphyr::from_str::<Document>(document)
+            .is_ok_and(|document| document.processors.tail_sampling.validate().is_ok());
+        assert_eq!(is_valid, raw["x-expect"] == "start", "{document}");
+        n_documents += 1;
+    }
+    assert_eq!(n_documents, 13);
+}
