@@ -1,1 +1,17 @@
-//! Placeholder until the crate is written.
+//! Traffic for a receiver: generated or captured export requests, sent over real OTLP.
+//!
+//! In reading order: [`traffic`] makes deterministic LLM traces, [`capture`] reads recorded export
+//! requests from files, [`client`] sends either over gRPC, HTTP with protobuf or HTTP with JSON and
+//! retries as OTLP asks.
+//!
+//! Does not know anything of ours but `otlp`, reads no clock, and prints nothing: pacing and
+//! reporting are the caller's.
+
+pub mod capture;
+pub mod client;
+pub mod traffic;
+
+mod error;
+mod rng;
+
+pub use error::{Error, Result};
