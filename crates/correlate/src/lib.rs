@@ -1,1 +1,25 @@
-//! Placeholder until the crate is written.
+//! Requests out of engine spans: recognising them, normalising what they say, linking ids.
+//!
+//! [`is_request_span`] is asked for every span at intake and looks at almost none of them closely.
+//! [`request()`] turns the bytes of one engine span into a row of `requests`: one unit per value,
+//! impossible values NULL with a flag, an outcome, a request id that other services know.
+//! [`mark_wrappers`] and [`main_request`] look at the requests of one trace together.
+//!
+//! Does no I/O, reads no clock, and does not know where rows come from or go.
+
+mod engine;
+mod error;
+mod latency;
+mod outcome;
+mod request;
+mod request_id;
+mod trace;
+
+pub use engine::is_request_span;
+pub use error::{Error, Result};
+pub use request::request;
+pub use request_id::normalise as normalise_request_id;
+pub use trace::{main_request, mark_wrappers};
+
+#[cfg(test)]
+mod tests;

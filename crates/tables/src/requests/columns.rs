@@ -1,0 +1,187 @@
+//! The columns of `requests`.
+
+use crate::column::{Column, ColumnType::*, SortKey, Spec};
+
+/// Table `requests`.
+pub static SPEC: Spec = Spec {
+    name: "requests",
+    doc: "One row per engine span, of kept and dropped traces alike.",
+    columns: COLUMNS,
+    sort: &[SortKey::descending("start_time_unix_nano")],
+    bloom: &["trace_id", "request_id", "request_id_normalised"],
+    stats: &["start_time", "e2e_s", "engine_ttft_s", "outcome"],
+    retention_days: 30,
+};
+
+const COLUMNS: &[Column] = &[
+    Column::new(
+        "date",
+        Date,
+        "Day of the request's start (UTC); the partition.",
+    )
+    .key()
+    .source("start_time_unix_nano"),
+    Column::new("trace_id", Text, "Trace, 32 hex digits.")
+        .key()
+        .source("trace_id"),
+    Column::new("span_id", Text, "Engine span, 16 hex digits.")
+        .key()
+        .source("span_id"),
+    Column::new("parent_span_id", Text, "Its parent.").source("parent_span_id"),
+    Column::new("request_id", Text, "Request id as the engine says it.")
+        .source("gen_ai.request.id"),
+    Column::new(
+        "request_id_normalised",
+        Text,
+        "The part of it that other services know too.",
+    )
+    .source("gen_ai.request.id without the prefix and suffix that the engine adds"),
+    Column::new("engine", Text, "vllm, sglang, dynamo or tensorrt_llm.")
+        .source("span name and scope"),
+    Column::new(
+        "operation",
+        Text,
+        "chat, text_completion, embeddings, score, classify or pooling.",
+    )
+    .source("gen_ai.operation.name, else the prefix of the request id"),
+    Column::new("model", Text, "Model.").source("gen_ai.response.model, else gen_ai.request.model"),
+    Column::new(
+        "stage",
+        Text,
+        "Half of a disaggregated request: prefill or decode.",
+    )
+    .source("disagg_role, span name"),
+    Column::new(
+        "bootstrap_room",
+        Text,
+        "Key that the halves of an SGLang request share.",
+    )
+    .source("bootstrap_room"),
+    Column::new("service_name", Text, "Service.").source("service.name"),
+    Column::new(
+        "service_instance_id",
+        Text,
+        "Instance (process) of the service.",
+    )
+    .source("service.instance.id"),
+    Column::new("k8s_cluster_name", Text, "Kubernetes cluster.").source("k8s.cluster.name"),
+    Column::new("k8s_namespace_name", Text, "Kubernetes namespace.").source("k8s.namespace.name"),
+    Column::new("k8s_pod_name", Text, "Pod.").source("k8s.pod.name"),
+    Column::new("k8s_pod_uid", Text, "Pod, unique over time.").source("k8s.pod.uid"),
+    Column::new("k8s_container_name", Text, "Container in the pod.").source("k8s.container.name"),
+    Column::new("k8s_node_name", Text, "Kubernetes node.").source("k8s.node.name"),
+    Column::new("host_name", Text, "Host.").source("host.name"),
+    Column::new("start_time", Time, "Start of the engine span.").source("start_time_unix_nano"),
+    Column::new("start_time_unix_nano", Int, "The same, exact.")
+        .unit("ns")
+        .source("start_time_unix_nano"),
+    Column::new("end_time", Time, "End of the engine span.").source("end_time_unix_nano"),
+    Column::new("duration_ns", Int, "Length of the engine span.")
+        .unit("ns")
+        .source("computed"),
+    Column::new("e2e_s", Float, "Arrival at the engine to completion.")
+        .unit("s")
+        .source("gen_ai.latency.e2e, else the span"),
+    Column::new(
+        "engine_ttft_s",
+        Float,
+        "Arrival at the engine to first token.",
+    )
+    .unit("s")
+    .source("gen_ai.latency.time_to_first_token, ttft_ms"),
+    Column::new(
+        "app_ttft_s",
+        Float,
+        "Time to first token, measured in the application.",
+    )
+    .unit("s"),
+    Column::new(
+        "gateway_ttft_s",
+        Float,
+        "Time to first token, measured in the gateway.",
+    )
+    .unit("s"),
+    Column::new(
+        "client_ttft_s",
+        Float,
+        "Time to first token, measured in the client.",
+    )
+    .unit("s"),
+    Column::new("queue_s", Float, "Waiting to be scheduled.")
+        .unit("s")
+        .source("gen_ai.latency.time_in_queue"),
+    Column::new(
+        "prefill_s",
+        Float,
+        "Scheduled to first token; SGLang includes the queue.",
+    )
+    .unit("s")
+    .source("gen_ai.latency.time_in_model_prefill"),
+    Column::new("decode_s", Float, "First to last token.")
+        .unit("s")
+        .source("gen_ai.latency.time_in_model_decode"),
+    Column::new("inference_s", Float, "Scheduled to last token.")
+        .unit("s")
+        .source("gen_ai.latency.time_in_model_inference"),
+    Column::new(
+        "tpot_s",
+        Float,
+        "Time per output token after the first; NULL unless there are two.",
+    )
+    .unit("s")
+    .source("decode_s / (output_tokens - 1), else (e2e_s - engine_ttft_s) / (output_tokens - 1)"),
+    Column::new("input_tokens", Int, "Prompt tokens.")
+        .unit("tokens")
+        .source("gen_ai.usage.prompt_tokens"),
+    Column::new("output_tokens", Int, "Generated tokens.")
+        .unit("tokens")
+        .source("gen_ai.usage.completion_tokens"),
+    Column::new(
+        "cached_tokens",
+        Int,
+        "Prompt tokens found in a prefix cache.",
+    )
+    .unit("tokens")
+    .source("gen_ai.usage.cached_tokens"),
+    Column::new(
+        "input_band",
+        Text,
+        "lt_128, lt_512, lt_2k, lt_8k, lt_32k or ge_32k prompt tokens.",
+    )
+    .source("input_tokens"),
+    Column::new("output_band", Text, "The same of generated tokens.").source("output_tokens"),
+    Column::new("max_tokens", Int, "Tokens asked for at most.")
+        .unit("tokens")
+        .source("gen_ai.request.max_tokens"),
+    Column::new(
+        "temperature",
+        Float,
+        "NULL where not sent: vLLM leaves out 0.",
+    )
+    .source("gen_ai.request.temperature"),
+    Column::new("top_p", Float, "Nucleus sampling.").source("gen_ai.request.top_p"),
+    Column::new("finish_reason", Text, "Why generation ended.")
+        .source("gen_ai.response.finish_reasons"),
+    Column::new("outcome", Text, "ok, error, cancelled or no_output.")
+        .source("status, finish reason, tokens"),
+    Column::new("error_type", Text, "Class of the failure.").source("error.type"),
+    Column::new("quality", TextList, "Why values are missing or doubtful.").source("normalisation"),
+    Column::new(
+        "concurrent_requests",
+        Int,
+        "Requests running on the same engine at its start.",
+    )
+    .unit("requests"),
+    Column::new(
+        "wrapper",
+        Bool,
+        "Another row of the trace restates it in more detail: leave it out of sums.",
+    )
+    .key(),
+    Column::new("decision", Text, "Decision on its trace.").source("sampling"),
+    Column::new("policy", Text, "Policy that decided.").source("sampling"),
+    Column::new("late", Bool, "Arrived after its trace was decided.")
+        .key()
+        .source("sampling"),
+    Column::new("received_time", Time, "When its span was received.").source("intake"),
+];
