@@ -1,1 +1,51 @@
-//! Placeholder until the crate is written.
+//! The gateway: OTLP comes in, is in the log before it is acknowledged, is decided per trace, and goes on
+//! as releases.
+//!
+//! The route, in the order of the modules: `server` accepts connections, `grpc` and `http` read bodies
+//! (`body`, `admission`) into the shared edge (`receive`), which checks them and hands them to the intake
+//! core (`ingest`). The core appends, acknowledges, indexes, decides; `release` reads decided traces back
+//! from the log. `status` says what a sender is told, `record` what the log holds, `metrics` what
+//! operators see.
+//!
+//! It does not know Delta or SQL, and not what a request span is: that is given as [`IsRequest`].
+//!
+//! What holds: an acknowledged export is in the log; a decision that was seen is the decision after a
+//! crash; a release has the same sequence and spans whenever it is repeated; everything received is
+//! pending, decided or late ([`Conservation`]).
+
+#![warn(clippy::wildcard_enum_match_arm)]
+
+mod gateway;
+mod server;
+
+mod grpc;
+mod http;
+
+mod admission;
+mod body;
+mod receive;
+mod status;
+
+mod holds;
+mod ingest;
+mod record;
+mod release;
+mod threads;
+
+#[cfg(feature = "testing")]
+pub mod testing;
+
+mod clock;
+mod config;
+mod error;
+mod metrics;
+
+pub use crate::{
+    clock::Clock,
+    config::{Config, Grpc, Http, Intake, Otlp, Protocols, Shutdown},
+    error::{Error, Result},
+    gateway::{Handle, Health, Start, start},
+    ingest::IsRequest,
+    metrics::{Amount, Conservation, Metrics},
+    release::{Record, Release, ReleasedLate, ReleasedSpan, ReleasedTrace},
+};

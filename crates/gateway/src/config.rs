@@ -1,0 +1,274 @@
+//! Configuration of the receivers and the intake.
+//!
+//! The receiver's keys are the Collector's (`receivers.otlp`); `intake` is ours. Unset keys have the
+//! defaults of [`Default`]; unknown keys are errors.
+
+mod duration;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+use crate::error::{Error, Result};
+
+/// Key paths, as errors and messages name them.
+pub(crate) const GRPC_ENDPOINT_KEY: &str = "receivers::otlp::protocols::grpc::endpoint";
+pub(crate) const HTTP_ENDPOINT_KEY: &str = "receivers::otlp::protocols::http::endpoint";
+
+/// Everything the gateway is told by its user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// The section `receivers.otlp`.
+    pub otlp: Otlp,
+    /// The section `intake`.
+    pub intake: Intake,
+}
+
+/// The OTLP receiver, keys as in the Collector.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Otlp {
+    /// Which protocols are served. Required, as in the Collector.
+    pub protocols: Protocols,
+}
+
+/// The protocols of the OTLP receiver. A protocol that is not named is not served; one that is named
+/// without keys (`grpc:`) has its defaults.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Protocols {
+    /// OTLP/gRPC.
+    #[serde(default, deserialize_with = "named")]
+    pub grpc: Option<Grpc>,
+    /// OTLP/HTTP.
+    #[serde(default, deserialize_with = "named")]
+    pub http: Option<Http>,
+}
+
+impl Default for Protocols {
+    /// Both, with their defaults.
+    fn default() -> Self {
+        Protocols {
+            grpc: Some(Grpc::default()),
+            http: Some(Http::default()),
+        }
+    }
+}
+
+/// OTLP/gRPC.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Grpc {
+    /// Address to listen on, `host:port`; port 0 takes a free one. Default `127.0.0.1:4317`.
+    pub endpoint: String,
+    /// Largest message in MiB, before and after decompression. Default 64 (the OTLP specification's
+    /// recommendation), at least 1, at most 1024.
+    pub max_recv_msg_size_mib: u64,
+}
+
+impl Default for Grpc {
+    fn default() -> Self {
+        Grpc {
+            endpoint: "127.0.0.1:4317".to_owned(),
+            max_recv_msg_size_mib: 64,
+        }
+    }
+}
+
+impl Grpc {
+    /// The limit in bytes.
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.max_recv_msg_size_mib.saturating_mul(1 << 20)
+    }
+}
+
+/// OTLP/HTTP.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Http {
+    /// Address to listen on, `host:port`; port 0 takes a free one. Default `127.0.0.1:4318`.
+    pub endpoint: String,
+    /// Largest body in bytes, before and after decompression. Default 67108864 (64 MiB), at least 1, at
+    /// most 1 GiB.
+    pub max_request_body_size: u64,
+    /// Path of trace exports. Default `/v1/traces`.
+    pub traces_url_path: String,
+    /// Path of metric exports. Default `/v1/metrics`.
+    pub metrics_url_path: String,
+    /// Path of log exports. Default `/v1/logs`.
+    pub logs_url_path: String,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Http {
+            endpoint: "127.0.0.1:4318".to_owned(),
+            max_request_body_size: 64 << 20,
+            traces_url_path: "/v1/traces".to_owned(),
+            metrics_url_path: "/v1/metrics".to_owned(),
+            logs_url_path: "/v1/logs".to_owned(),
+        }
+    }
+}
+
+/// What happens to undecided traces at shutdown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Shutdown {
+    /// They stay in the log; the next start goes on with them.
+    #[default]
+    Keep,
+    /// They are decided on what was received, with the trigger `shutdown`.
+    Decide,
+}
+
+/// Limits and times of the intake.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Intake {
+    /// Bytes of exports in memory at once, compressed and inflated ones counted both. Over it, exports are
+    /// refused with a retryable answer. Default 536870912 (512 MiB), at least twice the largest message.
+    pub bytes_in_flight_max: u64,
+    /// Size of the log in bytes over which exports are refused with a retryable answer, until stored
+    /// traces give room. Default 10737418240 (10 GiB).
+    pub log_bytes_max: u64,
+    /// Decided spans that may wait for storage before exports are refused with a retryable answer.
+    /// Default 4000000 (about 160 MB).
+    pub release_backlog_spans_max: u64,
+    /// How often the log is synced to the disk. A power failure loses at most this much. `0s` syncs before
+    /// each acknowledgement. Default `1s`.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub sync_interval: Duration,
+    /// How long the body of an export may take to arrive. Default `30s`.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub body_timeout: Duration,
+    /// How long open requests may take to finish at shutdown. Default `10s`.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub shutdown_timeout: Duration,
+    /// A span that starts or ends longer ago is rejected. Default `8784h` (366 days).
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub span_age_max: Duration,
+    /// A span that starts or ends further in the future is rejected. Default `1h`.
+    #[serde(deserialize_with = "duration::deserialize")]
+    pub span_ahead_max: Duration,
+    /// What happens to undecided traces at shutdown: `keep` (default) or `decide`.
+    pub shutdown: Shutdown,
+}
+
+impl Default for Intake {
+    fn default() -> Self {
+        Intake {
+            bytes_in_flight_max: 512 << 20,
+            log_bytes_max: 10 << 30,
+            release_backlog_spans_max: 4_000_000,
+            sync_interval: Duration::from_secs(1),
+            body_timeout: Duration::from_secs(30),
+            shutdown_timeout: Duration::from_secs(10),
+            span_age_max: Duration::from_secs(366 * 24 * 3600),
+            span_ahead_max: Duration::from_secs(3600),
+            shutdown: Shutdown::Keep,
+        }
+    }
+}
+
+const MESSAGE_BYTES_MAX: u64 = 1 << 30;
+
+impl Config {
+    /// Checks what types cannot say.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidConfig`] names the key and what is wrong with it.
+    pub fn validate(&self) -> Result<()> {
+        let checks: [(&str, bool, &str); 7] = [
+            (
+                "receivers::otlp::protocols",
+                self.otlp.protocols.grpc.is_some() || self.otlp.protocols.http.is_some(),
+                "names no protocol, expected `grpc` or `http`",
+            ),
+            (
+                "receivers::otlp::protocols::grpc::max_recv_msg_size_mib",
+                self.otlp.protocols.grpc.as_ref().is_none_or(|grpc| {
+                    (1..=MESSAGE_BYTES_MAX >> 20).contains(&grpc.max_recv_msg_size_mib)
+                }),
+                "must be from 1 to 1024",
+            ),
+            (
+                "receivers::otlp::protocols::http::max_request_body_size",
+                self.otlp.protocols.http.as_ref().is_none_or(|http| {
+                    (1..=MESSAGE_BYTES_MAX).contains(&http.max_request_body_size)
+                }),
+                "must be from 1 to 1073741824 bytes",
+            ),
+            (
+                "receivers::otlp::protocols::http",
+                self.otlp
+                    .protocols
+                    .http
+                    .as_ref()
+                    .is_none_or(Http::has_usable_paths),
+                "has paths that are equal or do not start with `/`",
+            ),
+            (
+                "intake::bytes_in_flight_max",
+                self.intake.bytes_in_flight_max >= self.message_bytes_max().saturating_mul(2),
+                "must be at least twice the largest message (`max_recv_msg_size_mib`, \
+                 `max_request_body_size`), which is in memory compressed and inflated",
+            ),
+            (
+                "intake::body_timeout",
+                self.intake.body_timeout > Duration::ZERO,
+                "must be more than 0s",
+            ),
+            (
+                "intake::release_backlog_spans_max",
+                self.intake.release_backlog_spans_max > 0,
+                "must be at least 1",
+            ),
+        ];
+        match checks.into_iter().find(|(_, is_right, _)| !is_right) {
+            Some((key, _, problem)) => Err(Error::InvalidConfig { key, problem }),
+            None => Ok(()),
+        }
+    }
+
+    /// The largest message of any protocol.
+    pub(crate) fn message_bytes_max(&self) -> u64 {
+        let grpc = self
+            .otlp
+            .protocols
+            .grpc
+            .as_ref()
+            .map_or(0, Grpc::limit_bytes);
+        let http = self
+            .otlp
+            .protocols
+            .http
+            .as_ref()
+            .map_or(0, |http| http.max_request_body_size);
+        grpc.max(http)
+    }
+}
+
+impl Http {
+    fn has_usable_paths(&self) -> bool {
+        let [a, b, c] = [
+            &self.traces_url_path,
+            &self.metrics_url_path,
+            &self.logs_url_path,
+        ];
+        [a, b, c].into_iter().all(|path| path.starts_with('/')) && a != b && b != c && a != c
+    }
+}
+
+/// Reads a key that may be present without a value: the Collector's `grpc:` means the defaults.
+fn named<'de, T, D>(deserializer: D) -> std::result::Result<Option<T>, D::Error>
+where
+    T: Deserialize<'de> + Default,
+    D: Deserializer<'de>,
+{
+    Ok(Some(Option::deserialize(deserializer)?.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests;

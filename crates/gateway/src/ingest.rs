@@ -1,0 +1,491 @@
+//! The intake core: one owner of the log's writer and of the sampler, driven by a closed list of inputs.
+//!
+//! No lock, no clock, no thread: [`Ingest::apply`] takes an input and the time, and gives effects.
+//!
+//! 1. Requests are appended as they come and form a group. [`Ingest::settle`] flushes the group with one
+//!    write, answers all its senders, then indexes its spans in the sampler.
+//! 2. A tick decides what is due. The decision record is appended, and synced on another thread, before the
+//!    release is handed on: a decision that anybody has seen is the decision after a crash, and after a
+//!    power failure tables never hold a release that the log has forgotten and would decide again.
+//! 3. Every span holds its segment until its release is committed; then whole segments are deleted.
+//!
+//! Every input but a request settles the group first, so that the order of observations and decisions is the
+//! order of their records in the log, and a replay (`recovery`) decides what was decided.
+
+mod decide;
+mod index;
+mod names;
+mod recovery;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use otlp::{export::Signal, span::SpanSummary};
+use sampler::{Decided, Sampler};
+use tokio::sync::oneshot;
+use wal::{Disk, Position, RealDisk, SyncHandle, Wal};
+
+use crate::{
+    admission::{Gate, Permit},
+    config::Shutdown,
+    error::{self, Result},
+    holds::{Holds, SegmentCounts},
+    metrics::{self, Amount, LossReason, Metrics},
+    record::{self, LateSpan, SpanWindow},
+    release::Plan,
+    status::{Overload, Refusal},
+};
+
+use self::names::Names;
+
+/// Says whether a span describes a request to an engine, from its summary, scope and span bytes.
+pub type IsRequest = fn(&SpanSummary<'_>, scope: &[u8], span: &[u8]) -> bool;
+
+/// A group is settled at this many bytes, so that one write call stays short and the first sender does not
+/// wait for the last.
+const GROUP_BYTES_MAX: usize = 8 << 20;
+
+/// And at this many requests.
+const GROUP_REQUESTS_MAX: usize = 512;
+
+/// A checked export that waits for its place in the log.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) signal: Signal,
+    pub(crate) received_unix_nano: u64,
+    /// The protobuf export request, checked.
+    pub(crate) body: Bytes,
+    /// Accepted spans, points or log records in it.
+    pub(crate) n_items: u64,
+    /// Covers the body until it is indexed.
+    pub(crate) permit: Permit,
+    /// Told `Ok` when the export is in the log.
+    pub(crate) reply: Reply,
+}
+
+/// Where an answer goes; its sender may have left.
+pub(crate) type Reply = oneshot::Sender<Result<(), Refusal>>;
+
+/// Everything that can happen to the intake.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// An export arrived.
+    Request(Request),
+    /// Time passed.
+    Tick,
+    /// The sync that an effect asked for has ended.
+    Synced(Result<(), wal::Error>),
+    /// All tables have committed the releases through this sequence.
+    Released(i64),
+    /// Nothing arrives any more.
+    Shutdown,
+}
+
+/// What an input leads to.
+#[derive(Debug)]
+pub(crate) enum Effect<D: Disk = RealDisk> {
+    /// Answer a sender.
+    Reply(Reply, Result<(), Refusal>),
+    /// Read spans back and hand them to storage.
+    Release(Plan),
+    /// Sync the log on another thread, then give [`Input::Synced`].
+    Sync(SyncHandle<D>),
+    /// The log is synced and nothing more will come.
+    Stopped,
+}
+
+/// Takes effects as they arise, so that a sender is answered before its spans are indexed.
+pub(crate) type Effects<'a, D> = dyn FnMut(Effect<D>) + 'a;
+
+/// Limits and times of the core.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) window: SpanWindow,
+    pub(crate) sync_interval: Duration,
+    pub(crate) log_bytes_max: u64,
+    pub(crate) release_backlog_spans_max: u64,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) is_request: IsRequest,
+}
+
+/// The core.
+#[derive(Debug)]
+pub(crate) struct Ingest<D: Disk = RealDisk> {
+    wal: Wal<D>,
+    sampler: Sampler,
+    settings: Settings,
+    metrics: Arc<Metrics>,
+    gate: Arc<Gate>,
+    names: Names,
+    /// Appended, not flushed.
+    group: Vec<(Position, Request)>,
+    group_bytes: usize,
+    holds: Holds,
+    /// Decided, but the disk had no room for the decision yet.
+    unrecorded: Vec<Decided>,
+    /// Late spans for the next decision record.
+    late: Vec<LateSpan>,
+    /// The sampler has more to decide than one release takes.
+    is_behind: bool,
+    /// Of the next release.
+    next_sequence: i64,
+    /// Kept, because it holds the sequence.
+    last_decision: Option<Position>,
+    /// Recorded, and handed on once their decision record is synced; in order.
+    unsynced: VecDeque<(Position, Plan)>,
+    /// Recorded, not committed; in order.
+    uncommitted: VecDeque<Uncommitted>,
+    sync: SyncState,
+    is_stopped: bool,
+}
+
+/// A release that storage has not committed.
+#[derive(Debug)]
+struct Uncommitted {
+    sequence: i64,
+    segments: SegmentCounts,
+}
+
+#[derive(Debug, Default)]
+struct SyncState {
+    is_running: bool,
+    started_unix_nano: u64,
+}
+
+impl<D: Disk> Ingest<D> {
+    /// A core over an opened log. [`Ingest::recover`] must follow before any input.
+    pub(crate) fn new(
+        wal: Wal<D>,
+        sampler: Sampler,
+        settings: Settings,
+        metrics: Arc<Metrics>,
+        gate: Arc<Gate>,
+    ) -> Ingest<D> {
+        Ingest {
+            wal,
+            sampler,
+            settings,
+            metrics,
+            gate,
+            names: Names::default(),
+            group: Vec::new(),
+            group_bytes: 0,
+            holds: Holds::default(),
+            unrecorded: Vec::new(),
+            late: Vec::new(),
+            is_behind: false,
+            next_sequence: 1,
+            last_decision: None,
+            unsynced: VecDeque::new(),
+            uncommitted: VecDeque::new(),
+            sync: SyncState::default(),
+            is_stopped: false,
+        }
+    }
+
+    /// Does one input's work.
+    pub(crate) fn apply(&mut self, input: Input, now_unix_nano: u64, effects: &mut Effects<'_, D>) {
+        match input {
+            Input::Request(request) => self.append(request, effects),
+            Input::Tick => {
+                self.settle(effects);
+                self.decide(now_unix_nano, effects);
+                self.sync_if_due(now_unix_nano, effects);
+                self.delete_committed();
+                self.refresh();
+            }
+            Input::Synced(result) => {
+                self.settle(effects);
+                self.sync.is_running = false;
+                match result {
+                    Ok(()) => self.hand_on_synced(effects),
+                    Err(source) => self.fail("sync", &source),
+                }
+                self.sync_if_due(now_unix_nano, effects);
+            }
+            Input::Released(sequence) => {
+                self.settle(effects);
+                self.commit(sequence);
+                self.delete_committed();
+                self.refresh();
+            }
+            Input::Shutdown => {
+                self.settle(effects);
+                self.stop(now_unix_nano, effects);
+                self.refresh();
+            }
+        }
+        if cfg!(debug_assertions) {
+            self.check_invariants();
+        }
+    }
+
+    /// Flushes the group, answers its senders and indexes its spans. The loop calls it when no input waits.
+    pub(crate) fn settle(&mut self, effects: &mut Effects<'_, D>) {
+        if self.group.is_empty() {
+            return;
+        }
+        self.group_bytes = 0;
+        let is_synced_first = self.settings.sync_interval.is_zero();
+        let outcome = if is_synced_first {
+            self.wal.sync()
+        } else {
+            self.wal.flush()
+        };
+        // A part of the group can be in the log although its end is not; after a failed sync none counts.
+        let in_log = match (&outcome, is_synced_first) {
+            (Err(_), true) => Position::MIN,
+            (Ok(()), _) | (Err(_), false) => self.wal.flushed_position(),
+        };
+        if let Err(source) = &outcome {
+            self.note_log_error("write to", source);
+        }
+        let mut appended = Vec::with_capacity(self.group.len());
+        for (position, request) in self.group.drain(..) {
+            let Request {
+                signal,
+                received_unix_nano,
+                body,
+                n_items,
+                permit,
+                reply,
+            } = request;
+            if position < in_log {
+                effects(Effect::Reply(reply, Ok(())));
+                self.metrics.count_appended(signal, n_items, body.len());
+                appended.push((position, signal, received_unix_nano, body, n_items, permit));
+            } else {
+                let refusal = outcome.as_ref().err().map_or(Refusal::Unavailable, refusal);
+                effects(Effect::Reply(reply, Err(refusal)));
+            }
+        }
+        let n_traces_before = self.sampler.stats().n_traces;
+        let mut received = Amount::default();
+        for (position, signal, received_unix_nano, body, n_items, permit) in appended {
+            match signal {
+                Signal::Traces => {
+                    let indexed = self.index(position, received_unix_nano, &body, None);
+                    received.n_spans = received.n_spans.saturating_add(indexed.n_spans);
+                    received.n_bytes = received.n_bytes.saturating_add(indexed.n_bytes);
+                }
+                Signal::Metrics | Signal::Logs => {
+                    self.metrics
+                        .count_lost(signal, LossReason::NoConsumer, n_items);
+                }
+            }
+            drop(permit);
+        }
+        // Observing never removes a trace.
+        received.n_traces = self
+            .sampler
+            .stats()
+            .n_traces
+            .saturating_sub(n_traces_before);
+        self.metrics.count_received(received);
+    }
+
+    /// Is there more to decide at once?
+    pub(crate) fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
+    /// Has it stopped?
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// Reads back what was appended.
+    pub(crate) fn reader(&self) -> wal::Reader<D> {
+        self.wal.reader()
+    }
+
+    fn append(&mut self, request: Request, effects: &mut Effects<'_, D>) {
+        let header = record::export_header(request.signal, request.received_unix_nano);
+        match self.wal.append(&[&header, &request.body]) {
+            Ok(position) => {
+                self.group_bytes = self.group_bytes.saturating_add(request.body.len());
+                self.group.push((position, request));
+                if self.group_bytes >= GROUP_BYTES_MAX || self.group.len() >= GROUP_REQUESTS_MAX {
+                    self.settle(effects);
+                }
+            }
+            Err(source) => {
+                self.note_log_error("append to", &source);
+                effects(Effect::Reply(request.reply, Err(refusal(&source))));
+            }
+        }
+    }
+
+    /// Hands on the releases whose decision record survives a power failure.
+    fn hand_on_synced(&mut self, effects: &mut Effects<'_, D>) {
+        let synced = self.wal.synced_position();
+        while let Some((_, plan)) = self
+            .unsynced
+            .pop_front_if(|(position, _)| *position < synced)
+        {
+            effects(Effect::Release(plan));
+        }
+    }
+
+    /// Takes what storage has committed.
+    fn commit(&mut self, sequence: i64) {
+        while let Some(release) = self
+            .uncommitted
+            .pop_front_if(|release| release.sequence <= sequence)
+        {
+            self.holds.remove(&release.segments);
+            let committed = u64::try_from(release.sequence).unwrap_or_default();
+            metrics::set(&self.metrics.committed_sequence, committed);
+        }
+    }
+
+    /// Deletes the segments that nothing holds. The last decision is kept, because it holds the sequence.
+    fn delete_committed(&mut self) {
+        let next = self.wal.next_position().segment();
+        let held = self.holds.first_segment().unwrap_or(next);
+        let sequence = self.last_decision.map_or(next, Position::segment);
+        let low_water = Position::from_u64(u64::from(held.min(sequence).min(next)) << 32);
+        match self.wal.delete_below(low_water) {
+            Ok(n_deleted) => metrics::add(&self.metrics.segments_deleted, n_deleted.into()),
+            Err(source) => self.note_log_error("delete from", &source),
+        }
+    }
+
+    /// A sync is due when a release waits for it, else after the interval.
+    fn sync_if_due(&mut self, now_unix_nano: u64, effects: &mut Effects<'_, D>) {
+        let interval = u64::try_from(self.settings.sync_interval.as_nanos()).unwrap_or(u64::MAX);
+        // A clock that was set back counts as time passed.
+        let since = now_unix_nano.checked_sub(self.sync.started_unix_nano);
+        let is_over = since.is_none_or(|since| since >= interval);
+        let is_clean = self.wal.synced_position() >= self.wal.flushed_position();
+        let is_due = !self.unsynced.is_empty() || is_over;
+        if self.sync.is_running || is_clean || !is_due || self.gate.failure().is_some() {
+            return;
+        }
+        match self.wal.sync_handle() {
+            Ok(handle) => {
+                self.sync = SyncState {
+                    is_running: true,
+                    started_unix_nano: now_unix_nano,
+                };
+                effects(Effect::Sync(handle));
+            }
+            Err(source) => self.fail("sync", &source),
+        }
+    }
+
+    fn stop(&mut self, now_unix_nano: u64, effects: &mut Effects<'_, D>) {
+        self.record_all(now_unix_nano, effects);
+        if self.settings.shutdown == Shutdown::Decide {
+            self.sampler.drain(now_unix_nano, &mut self.unrecorded);
+            self.record_all(now_unix_nano, effects);
+        }
+        match self.wal.sync() {
+            Ok(()) => self.hand_on_synced(effects),
+            Err(source) => self.note_log_error("sync", &source),
+        }
+        self.is_stopped = true;
+        effects(Effect::Stopped);
+    }
+
+    /// Brings gauges and gate up to date.
+    fn refresh(&mut self) {
+        let log_bytes = self.wal.bytes_on_disk();
+        metrics::set(&self.metrics.log_bytes, log_bytes);
+        let backlog = self.n_uncommitted_spans();
+        metrics::set(&self.metrics.release_backlog_spans, backlog);
+        self.metrics
+            .set_pending(&self.sampler.stats(), &self.unrecorded);
+        self.gate.set(if log_bytes > self.settings.log_bytes_max {
+            Some(Overload::LogBytes)
+        } else if backlog > self.settings.release_backlog_spans_max {
+            Some(Overload::ReleaseBacklog)
+        } else if !self.unrecorded.is_empty() {
+            Some(Overload::DiskFull)
+        } else {
+            None
+        });
+    }
+
+    fn n_uncommitted_spans(&self) -> u64 {
+        let segments = self
+            .uncommitted
+            .iter()
+            .flat_map(|release| &release.segments);
+        segments.fold(0, |sum, (_, n_spans)| sum.saturating_add(*n_spans))
+    }
+
+    /// A full disk passes; everything else closes the intake until a restart.
+    fn note_log_error(&mut self, operation: &'static str, source: &wal::Error) {
+        if source.is_full() {
+            tracing::warn!(
+                error = source as &dyn std::error::Error,
+                "no room for the log"
+            );
+            self.gate.set(Some(Overload::DiskFull));
+        } else if !matches!(source, wal::Error::RecordTooLarge { .. }) {
+            self.fail(operation, source);
+        }
+    }
+
+    fn fail(&mut self, operation: &'static str, source: &wal::Error) {
+        let reason = format!("cannot {operation} the log: {}", error::chain(source));
+        if self.gate.failure().is_none() {
+            tracing::error!(reason, "exports are refused until a restart");
+        }
+        self.gate.fail(reason);
+        self.metrics.set_unhealthy();
+    }
+
+    /// What must hold after every input.
+    fn check_invariants(&self) {
+        let stats = self.sampler.stats();
+        let n_unrecorded = self
+            .unrecorded
+            .iter()
+            .map(|decided| decided.spans.len() as u64)
+            .sum::<u64>();
+        let n_held = stats
+            .n_spans
+            .saturating_add(n_unrecorded)
+            .saturating_add(self.late.len() as u64)
+            .saturating_add(self.n_uncommitted_spans());
+        assert_eq!(
+            self.holds.n_spans(),
+            n_held,
+            "each span that is not committed holds its segment"
+        );
+        if let Some(last) = self.uncommitted.back() {
+            assert_eq!(
+                last.sequence.saturating_add(1),
+                self.next_sequence,
+                "sequences have no gaps"
+            );
+        }
+        let first_segment = self
+            .wal
+            .segments()
+            .next()
+            .map_or(0, |segment| segment.number);
+        let held = self.holds.first_segment().unwrap_or(first_segment);
+        assert!(held >= first_segment, "a held segment is kept");
+    }
+}
+
+/// What a sender is told when the log refuses.
+fn refusal(source: &wal::Error) -> Refusal {
+    if let wal::Error::RecordTooLarge {
+        record_bytes_max, ..
+    } = source
+    {
+        Refusal::TooLarge {
+            limit_bytes: u64::from(*record_bytes_max),
+        }
+    } else if source.is_full() {
+        Refusal::Overloaded(Overload::DiskFull)
+    } else {
+        Refusal::Unavailable
+    }
+}

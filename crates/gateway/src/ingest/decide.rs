@@ -1,0 +1,155 @@
+//! Deciding: what is due becomes a decision record, then a release.
+
+use sampler::Decided;
+use wal::Disk;
+
+use crate::{
+    holds::SegmentCounter,
+    ingest::{Effect, Effects, Ingest, Uncommitted},
+    metrics,
+    record::{DecidedTrace, DecisionRecord, LateSpan},
+    release::{Plan, PlannedTrace},
+};
+
+/// Traces of one release. Bounds the work between two inputs and what a release holds in memory.
+const TRACES_PER_RELEASE_MAX: usize = 4096;
+
+/// Late spans of one release; with the traces above, a decision record stays under 3 MiB.
+pub(super) const LATE_PER_RELEASE_MAX: usize = 65_536;
+
+impl<D: Disk> Ingest<D> {
+    /// Decides what is due, oldest first, at most one release's worth.
+    pub(super) fn decide(&mut self, now_unix_nano: u64, effects: &mut Effects<'_, D>) {
+        if self.gate.failure().is_some() {
+            // No decision can be recorded any more; what is pending is pending after the restart.
+            self.is_behind = false;
+            return;
+        }
+        if self.unrecorded.is_empty() {
+            self.sampler
+                .tick(now_unix_nano, TRACES_PER_RELEASE_MAX, &mut self.unrecorded);
+        }
+        let is_full = self.unrecorded.len() >= TRACES_PER_RELEASE_MAX
+            || self.late.len() > LATE_PER_RELEASE_MAX;
+        self.is_behind = self.record_next(now_unix_nano, effects) && is_full;
+    }
+
+    /// Records everything that is decided.
+    pub(super) fn record_all(&mut self, now_unix_nano: u64, effects: &mut Effects<'_, D>) {
+        while self.record_next(now_unix_nano, effects) {}
+    }
+
+    /// Records one release's worth of what is decided and hands it on; was there something, and did it work?
+    fn record_next(&mut self, now_unix_nano: u64, effects: &mut Effects<'_, D>) -> bool {
+        let n_traces = self.unrecorded.len().min(TRACES_PER_RELEASE_MAX);
+        let n_late = self.late.len().min(LATE_PER_RELEASE_MAX);
+        if n_traces == 0 && n_late == 0 {
+            return false;
+        }
+        let mut traces = Vec::with_capacity(n_traces);
+        for decided in self.unrecorded.iter().take(n_traces) {
+            traces.push(DecidedTrace {
+                trace_id: decided.trace_id,
+                decision: decided.decision,
+                trigger: decided.trigger,
+                policy: self.names.policy(&self.sampler, decided.policy),
+                adjusted_count: decided.adjusted_count,
+            });
+        }
+        let late = self.late.iter().take(n_late).cloned().collect();
+        let sequence = self.next_sequence;
+        let record = DecisionRecord {
+            sequence,
+            decided_unix_nano: now_unix_nano,
+            traces,
+            late,
+        };
+        let mut bytes = Vec::new();
+        record.write(&mut bytes);
+        let is_synced_first = self.settings.sync_interval.is_zero();
+        let appended = self.wal.append(&[&bytes]).and_then(|position| {
+            if is_synced_first {
+                self.wal.sync()?;
+            } else {
+                self.wal.flush()?;
+            }
+            Ok(position)
+        });
+        match appended {
+            Ok(position) => {
+                self.last_decision = Some(position);
+                let decided: Vec<Decided> = self.unrecorded.drain(..n_traces).collect();
+                let late: Vec<LateSpan> = self.late.drain(..n_late).collect();
+                for decided in &decided {
+                    let policy = self.names.policy(&self.sampler, decided.policy);
+                    self.metrics.count_decided(decided, policy);
+                }
+                let plan = self.plan(sequence, now_unix_nano, decided, late);
+                self.hold_until_committed(&plan);
+                self.unsynced.push_back((position, plan));
+                self.hand_on_synced(effects);
+                true
+            }
+            Err(source) => {
+                // Nothing is handed on, and with a full disk the same is tried at the next tick.
+                self.note_log_error("record a decision in", &source);
+                false
+            }
+        }
+    }
+
+    /// What the release thread is to read.
+    pub(super) fn plan(
+        &mut self,
+        sequence: i64,
+        decided_unix_nano: u64,
+        decided: Vec<Decided>,
+        late: Vec<LateSpan>,
+    ) -> Plan {
+        let mut traces = Vec::with_capacity(decided.len());
+        for decided in decided {
+            let policy = self.names.policy(&self.sampler, decided.policy);
+            let services = decided.summary.services.iter();
+            let services = services
+                .map(|service| self.names.service(&self.sampler, *service))
+                .collect();
+            traces.push(PlannedTrace {
+                trace_id: decided.trace_id,
+                decision: decided.decision,
+                policy,
+                trigger: decided.trigger,
+                adjusted_count: decided.adjusted_count,
+                summary: decided.summary,
+                services,
+                spans: decided.spans,
+            });
+        }
+        Plan {
+            sequence,
+            decided_unix_nano,
+            traces,
+            late,
+        }
+    }
+
+    /// The spans of a release go on holding their segments.
+    pub(super) fn hold_until_committed(&mut self, plan: &Plan) {
+        let mut counter = SegmentCounter::default();
+        for span in plan.traces.iter().flat_map(|trace| &trace.spans) {
+            counter.count(span.handle.position);
+        }
+        for late in &plan.late {
+            counter.count(late.handle.position);
+        }
+        let segments = counter.into_counts();
+        self.uncommitted.push_back(Uncommitted {
+            sequence: plan.sequence,
+            segments,
+        });
+        self.next_sequence = plan.sequence.saturating_add(1);
+        metrics::set(
+            &self.metrics.release_sequence,
+            u64::try_from(plan.sequence).unwrap_or_default(),
+        );
+    }
+}

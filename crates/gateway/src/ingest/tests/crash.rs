@@ -1,0 +1,223 @@
+//! Scenario: a process is killed, or loses power, inside each of its disk calls in turn.
+//!
+//! Guarantee: the next process has every acknowledged span, repeats every release that is not committed
+//! under the same sequence with the same decisions and spans, and releases no span twice.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use otlp::span::SpanSummary;
+use wal::sim::SimDisk;
+
+use super::harness::{ALL, Setup, Sim, T0, TestSpan, child, number_of, print, request, root};
+use crate::{ingest::Input, release::Release};
+
+/// What the scenario does, in order.
+enum Step {
+    Send(Vec<TestSpan>),
+    TickAfter(u64),
+    Commit(i64),
+}
+
+fn scenario() -> Vec<Step> {
+    let mut steps = Vec::new();
+    // Enough traces to fill segments, decided in three releases, with late spans of decided traces.
+    for trace in 1..=20 {
+        steps.push(Step::Send(vec![
+            root(trace, 0x10),
+            child(trace, 0x11, 0x10).error(),
+        ]));
+        steps.push(Step::Send(vec![
+            request(trace, 0x12, 0x10),
+            child(trace + 100, 0x13, 0x10),
+        ]));
+    }
+    steps.push(Step::TickAfter(1));
+    steps.push(Step::Send(
+        (1..=20).map(|trace| child(trace, 0x14, 0x10)).collect(),
+    ));
+    steps.push(Step::TickAfter(1));
+    steps.push(Step::Commit(1));
+    for trace in 21..=40 {
+        steps.push(Step::Send(vec![root(trace, 0x10)]));
+    }
+    steps.push(Step::TickAfter(10));
+    steps.push(Step::Commit(2));
+    steps.push(Step::Send(vec![child(3, 0x15, 0x10)]));
+    steps.push(Step::TickAfter(1));
+    steps
+}
+
+/// What the outside world has seen of a run.
+#[derive(Default)]
+struct Seen {
+    acknowledged: BTreeSet<(u8, u8)>,
+    committed: i64,
+    releases: BTreeMap<i64, Release>,
+}
+
+fn run(sim: &mut Sim, seen: &mut Seen) {
+    for step in scenario() {
+        match step {
+            Step::Send(spans) => {
+                if sim.send(&spans).is_ok() {
+                    seen.acknowledged
+                        .extend(spans.iter().map(|span| (span.trace, span.id)));
+                }
+            }
+            Step::TickAfter(seconds) => sim.tick_after(seconds),
+            Step::Commit(sequence) => {
+                // Storage can commit only what it was given.
+                let is_given = sim
+                    .releases
+                    .iter()
+                    .any(|release| release.sequence == sequence);
+                if is_given {
+                    seen.committed = sequence;
+                    sim.apply(Input::Released(sequence));
+                }
+            }
+        }
+    }
+    seen.releases.extend(
+        sim.releases
+            .drain(..)
+            .map(|release| (release.sequence, release)),
+    );
+}
+
+fn spans_of(release: &Release) -> Vec<(u8, u8)> {
+    let decided = release.decided.iter().flat_map(|trace| &trace.spans);
+    let late = release.late.iter().map(|late| &late.span);
+    let id = |span: &crate::release::ReleasedSpan| {
+        let summary = SpanSummary::read(span.at().span).unwrap();
+        (
+            number_of(summary.trace_id.as_bytes()),
+            number_of(summary.span_id.as_bytes()),
+        )
+    };
+    decided.chain(late).map(id).collect()
+}
+
+/// Starts again on what is left and checks the guarantee.
+fn check_restart(setup: Setup, disk: SimDisk, mut seen: Seen, context: &str) {
+    let mut sim = Sim::open(setup, disk, seen.committed, T0 + 60_000_000_000)
+        .unwrap_or_else(|error| panic!("{context}: does not open: {error:?}"));
+    for again in &sim.releases {
+        assert!(
+            again.sequence > seen.committed,
+            "{context}: a committed release is repeated"
+        );
+        if let Some(before) = seen.releases.get(&again.sequence) {
+            let (before, again) = (
+                print(std::slice::from_ref(before)),
+                print(std::slice::from_ref(again)),
+            );
+            assert_eq!(before, again, "{context}: a repeated release differs");
+        }
+    }
+    let repeated: BTreeSet<i64> = sim
+        .releases
+        .iter()
+        .map(|release| release.sequence)
+        .collect();
+    for sequence in seen
+        .releases
+        .keys()
+        .filter(|sequence| **sequence > seen.committed)
+    {
+        assert!(
+            repeated.contains(sequence),
+            "{context}: release {sequence} is not repeated"
+        );
+    }
+    sim.tick_after(60);
+    sim.tick_after(60);
+    sim.conservation();
+    for release in sim.releases.drain(..) {
+        seen.releases.entry(release.sequence).or_insert(release);
+    }
+    let mut released = BTreeSet::new();
+    for span in seen.releases.values().flat_map(spans_of) {
+        assert!(
+            released.insert(span),
+            "{context}: span {span:02x?} is released twice"
+        );
+    }
+    let lost: Vec<_> = seen.acknowledged.difference(&released).collect();
+    assert!(
+        lost.is_empty(),
+        "{context}: acknowledged and lost: {lost:02x?}"
+    );
+    let sequences: Vec<i64> = seen.releases.keys().copied().collect();
+    let expected: Vec<i64> = (1..=sequences.len() as i64).collect();
+    assert_eq!(sequences, expected, "{context}: sequences have gaps");
+}
+
+fn n_calls_of_a_whole_run(setup: Setup) -> u64 {
+    let mut sim = Sim::new(setup);
+    run(&mut sim, &mut Seen::default());
+    sim.disk.n_calls()
+}
+
+fn run_until(setup: Setup, call: u64, seed: u64) -> (SimDisk, Seen) {
+    let disk = SimDisk::new(seed);
+    disk.stop_at(call);
+    let mut seen = Seen::default();
+    if let Ok(mut sim) = Sim::open(setup, disk.clone(), 0, T0) {
+        run(&mut sim, &mut seen);
+    }
+    (disk, seen)
+}
+
+#[test]
+fn a_kill_inside_any_disk_call_loses_and_repeats_nothing() {
+    let setup = Setup {
+        policies: ALL,
+        segment_bytes: 4096,
+        ..Setup::default()
+    };
+    for call in 0..=n_calls_of_a_whole_run(setup) {
+        let (disk, seen) = run_until(setup, call, call);
+        check_restart(
+            setup,
+            disk.after_kill(),
+            seen,
+            &format!("killed in call {call}"),
+        );
+    }
+}
+
+#[test]
+fn a_power_failure_inside_any_disk_call_loses_nothing_where_answers_wait_for_the_sync() {
+    let sync_interval = Duration::ZERO;
+    let setup = Setup {
+        policies: ALL,
+        segment_bytes: 4096,
+        sync_interval,
+        ..Setup::default()
+    };
+    for call in 0..=n_calls_of_a_whole_run(setup) {
+        let (disk, seen) = run_until(setup, call, call);
+        let context = format!("power failed in call {call}");
+        check_restart(setup, disk.after_power_failure(call), seen, &context);
+    }
+}
+
+#[test]
+fn a_power_failure_between_syncs_repeats_nothing() {
+    let setup = Setup {
+        policies: ALL,
+        segment_bytes: 4096,
+        ..Setup::default()
+    };
+    for call in 0..=n_calls_of_a_whole_run(setup) {
+        let (disk, mut seen) = run_until(setup, call, call);
+        // What was acknowledged since the last sync may be gone.
+        seen.acknowledged.clear();
+        let context = format!("power failed in call {call}");
+        check_restart(setup, disk.after_power_failure(call), seen, &context);
+    }
+}

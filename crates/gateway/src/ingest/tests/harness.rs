@@ -1,0 +1,349 @@
+//! A core on a simulated disk: exports in, releases out.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use otlp::{
+    export::{Limits, Signal, SpanAt},
+    reframe::Reframer,
+    span::SpanSummary,
+    testing::{self, TimeSpan},
+};
+use sampler::Sampler;
+use tokio::sync::oneshot;
+use wal::{Wal, sim::SimDisk};
+
+use crate::{
+    admission::{Budget, Gate},
+    config::Shutdown,
+    ingest::{Effect, Ingest, Input, Request, Settings},
+    metrics::{Conservation, Metrics},
+    record::SpanWindow,
+    release::{Release, Releaser},
+    status::Refusal,
+};
+
+pub(super) use otlp::testing::T0;
+
+pub(super) const SECOND: u64 = 1_000_000_000;
+
+/// Errors are sampled; a trace is decided a second after its root or ten after its first span.
+pub(super) const ERRORS: &str = "{decision_wait: 10s, decision_wait_after_root_received: 1s, \
+     policies: [{name: errors, type: status_code, status_code: {status_codes: [ERROR]}}]}";
+
+/// Everything is sampled, at the same times.
+pub(super) const ALL: &str = "{decision_wait: 10s, decision_wait_after_root_received: 1s, \
+     policies: [{name: all, type: always_sample}]}";
+
+/// The span `sid(id)` of the trace `tid(trace)`.
+#[derive(Clone, Debug)]
+pub(super) struct TestSpan {
+    pub(super) trace: u8,
+    pub(super) id: u8,
+    parent: Option<u8>,
+    is_error: bool,
+    name: &'static str,
+}
+
+pub(super) fn root(trace: u8, id: u8) -> TestSpan {
+    TestSpan {
+        trace,
+        id,
+        parent: None,
+        is_error: false,
+        name: "root",
+    }
+}
+
+pub(super) fn child(trace: u8, id: u8, parent: u8) -> TestSpan {
+    TestSpan {
+        trace,
+        id,
+        parent: Some(parent),
+        is_error: false,
+        name: "child",
+    }
+}
+
+/// A span that `is_request` of the harness recognises.
+pub(super) fn request(trace: u8, id: u8, parent: u8) -> TestSpan {
+    TestSpan {
+        name: "llm_request",
+        ..child(trace, id, parent)
+    }
+}
+
+impl TestSpan {
+    pub(super) fn error(self) -> TestSpan {
+        TestSpan {
+            is_error: true,
+            ..self
+        }
+    }
+}
+
+pub(super) const RESOURCE_SCHEMA_URL: &str = "https://example.org/resource";
+pub(super) const SCOPE_SCHEMA_URL: &str = "https://example.org/scope";
+
+/// An export request of these spans, from the service `vllm` and the scope `test`.
+pub(super) fn export(spans: &[TestSpan]) -> Bytes {
+    let mut export = testing::trace(1).service("vllm").scope("test", "1");
+    for span in spans {
+        export = export
+            .trace(span.trace.into())
+            .span(span.name, 5.ms())
+            .id(span.id.into());
+        export = match span.parent {
+            Some(parent) => export.parent(parent.into()),
+            None => export.root(),
+        };
+        if span.is_error {
+            export = export.error();
+        }
+    }
+    let mut reframer = Reframer::new();
+    for at in otlp::export::spans(&export.build(), &Limits::default()) {
+        reframer.push(&SpanAt {
+            resource_schema_url: RESOURCE_SCHEMA_URL,
+            scope_schema_url: SCOPE_SCHEMA_URL,
+            ..at.unwrap()
+        });
+    }
+    reframer.finish().into()
+}
+
+/// `n` of `tid(n)` or `sid(n)`.
+pub(super) fn number_of(id: &[u8]) -> u8 {
+    id[3]
+}
+
+fn is_request(summary: &SpanSummary<'_>, _scope: &[u8], _span: &[u8]) -> bool {
+    summary.name == "llm_request"
+}
+
+/// How the core of a [`Sim`] is set up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setup {
+    pub(super) policies: &'static str,
+    pub(super) segment_bytes: u64,
+    pub(super) sync_interval: Duration,
+    pub(super) shutdown: Shutdown,
+    pub(super) log_bytes_max: u64,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Setup {
+            policies: ERRORS,
+            segment_bytes: 64 << 20,
+            sync_interval: Duration::from_secs(1),
+            shutdown: Shutdown::Keep,
+            log_bytes_max: u64::MAX,
+        }
+    }
+}
+
+/// A core and what came out of it.
+pub(super) struct Sim {
+    pub(super) disk: SimDisk,
+    pub(super) ingest: Ingest<SimDisk>,
+    pub(super) now: u64,
+    pub(super) releases: Vec<Release>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) gate: Arc<Gate>,
+    releaser: Releaser<SimDisk>,
+    budget: Budget,
+}
+
+impl Sim {
+    pub(super) fn new(setup: Setup) -> Sim {
+        Sim::open(setup, SimDisk::new(1), 0, T0).expect("an empty disk opens")
+    }
+
+    /// Opens what is on the disk, as a new process does.
+    pub(super) fn open(
+        setup: Setup,
+        disk: SimDisk,
+        committed_through: i64,
+        now: u64,
+    ) -> crate::Result<Sim> {
+        let config = wal::Config {
+            segment_bytes: setup.segment_bytes,
+            ..wal::Config::in_directory("log")
+        };
+        let (wal, _) = Wal::open(config, disk.clone()).map_err(|source| crate::Error::Log {
+            operation: "open",
+            source,
+        })?;
+        let config: sampler::Config = serde_saphyr::from_str(setup.policies).unwrap();
+        let settings = Settings {
+            window: SpanWindow {
+                age_max: Duration::from_secs(3600),
+                ahead_max: Duration::from_secs(3600),
+            },
+            sync_interval: setup.sync_interval,
+            log_bytes_max: setup.log_bytes_max,
+            release_backlog_spans_max: u64::MAX,
+            shutdown: setup.shutdown,
+            is_request,
+        };
+        let (metrics, gate) = (Arc::new(Metrics::default()), Arc::new(Gate::default()));
+        let sampler = Sampler::new(&config).unwrap();
+        let ingest = Ingest::new(
+            wal,
+            sampler,
+            settings,
+            Arc::clone(&metrics),
+            Arc::clone(&gate),
+        );
+        let releaser = Releaser {
+            reader: ingest.reader(),
+        };
+        let budget = Budget::new(1 << 30);
+        let mut sim = Sim {
+            disk,
+            ingest,
+            now,
+            releases: Vec::new(),
+            metrics,
+            gate,
+            releaser,
+            budget,
+        };
+        let mut effects = Vec::new();
+        sim.ingest
+            .recover(committed_through, &mut |effect| effects.push(effect))?;
+        sim.perform(effects);
+        Ok(sim)
+    }
+
+    /// The same process killed and started again.
+    pub(super) fn reopen(self, setup: Setup, committed_through: i64) -> Sim {
+        let (disk, now) = (self.disk.after_kill(), self.now);
+        drop(self);
+        Sim::open(setup, disk, committed_through, now).expect("what a kill leaves opens")
+    }
+
+    /// Sends an export and settles; what the sender is told.
+    pub(super) fn send(&mut self, spans: &[TestSpan]) -> Result<(), Refusal> {
+        let mut reply = self.queue(spans);
+        self.settle();
+        reply.try_recv().expect("a settled export is answered")
+    }
+
+    /// Sends an export that waits for its group.
+    pub(super) fn queue(&mut self, spans: &[TestSpan]) -> oneshot::Receiver<Result<(), Refusal>> {
+        let (reply, replied) = oneshot::channel();
+        let request = Request {
+            signal: Signal::Traces,
+            received_unix_nano: self.now,
+            body: export(spans),
+            n_items: spans.len() as u64,
+            permit: self.budget.permit(),
+            reply,
+        };
+        self.apply(Input::Request(request));
+        replied
+    }
+
+    pub(super) fn settle(&mut self) {
+        let mut effects = Vec::new();
+        self.ingest.settle(&mut |effect| effects.push(effect));
+        self.perform(effects);
+    }
+
+    /// Lets time pass, then ticks.
+    pub(super) fn tick_after(&mut self, seconds: u64) {
+        self.now += seconds * SECOND;
+        self.apply(Input::Tick);
+    }
+
+    pub(super) fn apply(&mut self, input: Input) {
+        let mut effects = Vec::new();
+        self.ingest
+            .apply(input, self.now, &mut |effect| effects.push(effect));
+        self.perform(effects);
+    }
+
+    pub(super) fn conservation(&self) -> Conservation {
+        let conservation = self.metrics.conservation();
+        assert!(conservation.is_conserved(), "{conservation:#?}");
+        conservation
+    }
+
+    fn perform(&mut self, effects: Vec<Effect<SimDisk>>) {
+        for effect in effects {
+            match effect {
+                Effect::Reply(reply, outcome) => {
+                    reply.send(outcome).ok();
+                }
+                Effect::Release(plan) => {
+                    // A stopped disk cannot be read; the release is repeated by the next process.
+                    if let Ok(release) = self.releaser.release(plan) {
+                        self.releases.push(release);
+                    }
+                }
+                Effect::Sync(handle) => {
+                    let synced = handle.sync();
+                    self.apply(Input::Synced(synced));
+                }
+                Effect::Stopped => {}
+            }
+        }
+    }
+}
+
+/// Releases as text: what must be the same whenever they are repeated.
+pub(super) fn print(releases: &[Release]) -> String {
+    use std::fmt::Write;
+    let mut text = String::new();
+    for release in releases {
+        writeln!(text, "release {}", release.sequence).unwrap();
+        for trace in &release.decided {
+            writeln!(
+                text,
+                "  trace {:02x} {} policy={} trigger={} count={:?} spans={} bytes={} orphans={} services={:?}",
+                number_of(trace.trace_id.as_bytes()),
+                trace.decision.as_str(),
+                trace.policy.as_deref().unwrap_or("-"),
+                trace.trigger.as_str(),
+                trace.adjusted_count,
+                trace.summary.n_spans,
+                trace.summary.n_bytes,
+                trace.summary.n_orphans,
+                trace.services,
+            )
+            .unwrap();
+            for span in &trace.spans {
+                writeln!(text, "    {}", print_span(span)).unwrap();
+            }
+        }
+        for late in &release.late {
+            writeln!(
+                text,
+                "  late of {:02x} {}: {}",
+                number_of(late.trace_id.as_bytes()),
+                late.decision.as_str(),
+                print_span(&late.span)
+            )
+            .unwrap();
+        }
+    }
+    text
+}
+
+fn print_span(span: &crate::release::ReleasedSpan) -> String {
+    let at = span.at();
+    let summary = SpanSummary::read(at.span).unwrap();
+    let marks = [(span.is_root, " root"), (span.is_request, " request")];
+    let marks: String = marks
+        .iter()
+        .filter(|(is, _)| *is)
+        .map(|(_, mark)| *mark)
+        .collect();
+    format!(
+        "{:02x} {}{marks}",
+        number_of(summary.span_id.as_bytes()),
+        summary.name
+    )
+}

@@ -1,0 +1,337 @@
+//! The records of the log: what the gateway appends, and reads back after a crash.
+//!
+//! Limits: a record holds one export or one decision; times are nanoseconds since 1970; a policy name is
+//! at most 65,534 bytes; integers are little endian. The log itself guards every record by a checksum.
+//!
+//! ```text
+//! export    kind u8 (1 traces, 2 metrics, 3 logs)
+//!           received_unix_nano u64
+//!           body: the protobuf export request as it arrived, uncompressed, to the end of the record
+//!
+//! decision  kind u8 (4)
+//!           sequence i64            release sequence: from 1, without gaps
+//!           decided_unix_nano u64
+//!           n_policies u16          names used below
+//!             n_bytes u16, UTF-8
+//!           n_traces u32
+//!             trace_id [16], decision u8, trigger u8, policy u16 (0xffff none),
+//!             has_adjusted_count u8, adjusted_count f64
+//!           n_late u32              spans that came after the decision on their trace
+//!             trace_id [16], position u64, offset u32, decision u8, policy u16, is_request u8
+//! ```
+//!
+//! A decision record is appended and flushed before its release is handed on, so a decision that anybody
+//! has seen is the decision after a crash. The numbers of [`Decision`] and [`Trigger`] are fixed here, by
+//! `decision_code` and `trigger_code`, apart from the order of the enums.
+//!
+//! Decided: a late span stands in the record by its handle, sampled or not. On replay the decision it
+//! followed may be gone with its segment, and without the handle it would start a trace of its own.
+
+use std::{sync::Arc, time::Duration};
+
+use otlp::{
+    TraceId,
+    export::{Limits, Signal, TimeWindow},
+};
+use sampler::{Decision, SpanHandle, Trigger};
+
+/// Bytes before the body of an export.
+pub(crate) const EXPORT_HEADER_BYTES: usize = 9;
+
+const KIND_DECISION: u8 = 4;
+const NO_POLICY: u16 = u16::MAX;
+
+/// Which span times are accepted, relative to the time of receipt; so a replay accepts what was accepted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpanWindow {
+    pub(crate) age_max: Duration,
+    pub(crate) ahead_max: Duration,
+}
+
+impl SpanWindow {
+    /// The limits that hold for an export received at this time.
+    pub(crate) fn limits(self, received_unix_nano: u64) -> Limits {
+        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let time_window = Some(TimeWindow {
+            earliest_unix_nano: received_unix_nano.saturating_sub(nanos(self.age_max)),
+            latest_unix_nano: received_unix_nano.saturating_add(nanos(self.ahead_max)),
+        });
+        Limits {
+            time_window,
+            ..Limits::default()
+        }
+    }
+}
+
+/// The first bytes of an export's record.
+pub(crate) fn export_header(signal: Signal, received_unix_nano: u64) -> [u8; EXPORT_HEADER_BYTES] {
+    let kind = match signal {
+        Signal::Traces => 1,
+        Signal::Metrics => 2,
+        Signal::Logs => 3,
+    };
+    let [a, b, c, d, e, f, g, h] = received_unix_nano.to_le_bytes();
+    [kind, a, b, c, d, e, f, g, h]
+}
+
+/// A record, read back.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Record<'a> {
+    Export {
+        signal: Signal,
+        received_unix_nano: u64,
+        body: &'a [u8],
+    },
+    Decision(DecisionRecord),
+}
+
+/// What one release decided.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct DecisionRecord {
+    pub(crate) sequence: i64,
+    pub(crate) decided_unix_nano: u64,
+    pub(crate) traces: Vec<DecidedTrace>,
+    pub(crate) late: Vec<LateSpan>,
+}
+
+/// The decision on one trace.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct DecidedTrace {
+    pub(crate) trace_id: TraceId,
+    pub(crate) decision: Decision,
+    pub(crate) trigger: Trigger,
+    pub(crate) policy: Option<Arc<str>>,
+    pub(crate) adjusted_count: Option<f64>,
+}
+
+/// A span that came after the decision on its trace.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LateSpan {
+    pub(crate) trace_id: TraceId,
+    pub(crate) handle: SpanHandle,
+    pub(crate) decision: Decision,
+    pub(crate) policy: Option<Arc<str>>,
+    pub(crate) is_request: bool,
+}
+
+impl LateSpan {
+    /// Does it leave a row somewhere?
+    pub(crate) fn is_released(&self) -> bool {
+        self.decision == Decision::Sampled || self.is_request
+    }
+}
+
+impl<'a> Record<'a> {
+    /// Reads a record; what is wrong with it otherwise.
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Record<'a>, &'static str> {
+        let mut reader = Reader { bytes };
+        let signal = match reader.u8()? {
+            1 => Signal::Traces,
+            2 => Signal::Metrics,
+            3 => Signal::Logs,
+            KIND_DECISION => return DecisionRecord::read(reader).map(Record::Decision),
+            _ => return Err("is of an unknown kind"),
+        };
+        let received_unix_nano = u64::from_le_bytes(reader.array()?);
+        Ok(Record::Export {
+            signal,
+            received_unix_nano,
+            body: reader.bytes,
+        })
+    }
+}
+
+impl DecisionRecord {
+    /// The record's bytes.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let mut policies: Vec<&Arc<str>> = Vec::new();
+        let named = self.traces.iter().map(|trace| &trace.policy);
+        for policy in named
+            .chain(self.late.iter().map(|late| &late.policy))
+            .flatten()
+        {
+            if !policies.contains(&policy) {
+                policies.push(policy);
+            }
+        }
+        // The sampler has far fewer policies, with shorter names; a name without a number reads as none.
+        policies.retain(|policy| policy.len() < usize::from(NO_POLICY));
+        policies.truncate(usize::from(NO_POLICY));
+        let policy_idx = |policy: &Option<Arc<str>>| {
+            let policy = policy.as_ref()?;
+            policies
+                .iter()
+                .position(|known| *known == policy)
+                .and_then(|idx| u16::try_from(idx).ok())
+        };
+        out.push(KIND_DECISION);
+        out.extend(self.sequence.to_le_bytes());
+        out.extend(self.decided_unix_nano.to_le_bytes());
+        out.extend(
+            u16::try_from(policies.len())
+                .unwrap_or(NO_POLICY)
+                .to_le_bytes(),
+        );
+        for policy in &policies {
+            out.extend(
+                u16::try_from(policy.len())
+                    .unwrap_or(NO_POLICY)
+                    .to_le_bytes(),
+            );
+            out.extend(policy.as_bytes());
+        }
+        out.extend(count(self.traces.len()));
+        for trace in &self.traces {
+            out.extend(trace.trace_id.as_bytes());
+            out.push(decision_code(trace.decision));
+            out.push(trigger_code(trace.trigger));
+            out.extend(policy_idx(&trace.policy).unwrap_or(NO_POLICY).to_le_bytes());
+            out.push(u8::from(trace.adjusted_count.is_some()));
+            out.extend(trace.adjusted_count.unwrap_or_default().to_le_bytes());
+        }
+        out.extend(count(self.late.len()));
+        for late in &self.late {
+            out.extend(late.trace_id.as_bytes());
+            out.extend(late.handle.position.to_le_bytes());
+            out.extend(late.handle.offset.to_le_bytes());
+            out.push(decision_code(late.decision));
+            out.extend(policy_idx(&late.policy).unwrap_or(NO_POLICY).to_le_bytes());
+            out.push(u8::from(late.is_request));
+        }
+    }
+
+    fn read(mut reader: Reader<'_>) -> Result<DecisionRecord, &'static str> {
+        let sequence = i64::from_le_bytes(reader.array()?);
+        let decided_unix_nano = u64::from_le_bytes(reader.array()?);
+        let mut policies: Vec<Arc<str>> = Vec::new();
+        for _ in 0..u16::from_le_bytes(reader.array()?) {
+            let n_bytes = u16::from_le_bytes(reader.array()?);
+            let name = reader.take(usize::from(n_bytes))?;
+            policies.push(
+                std::str::from_utf8(name)
+                    .map_err(|_| "names a policy not in UTF-8")?
+                    .into(),
+            );
+        }
+        let policy = |idx: u16| policies.get(usize::from(idx)).cloned();
+        let mut record = DecisionRecord {
+            sequence,
+            decided_unix_nano,
+            ..DecisionRecord::default()
+        };
+        for _ in 0..u32::from_le_bytes(reader.array()?) {
+            let trace_id = reader.trace_id()?;
+            let decision = decision(reader.u8()?)?;
+            let trigger = trigger(reader.u8()?)?;
+            let policy = policy(u16::from_le_bytes(reader.array()?));
+            let has_adjusted_count = reader.u8()? != 0;
+            let adjusted_count = f64::from_le_bytes(reader.array()?);
+            let adjusted_count = has_adjusted_count.then_some(adjusted_count);
+            record.traces.push(DecidedTrace {
+                trace_id,
+                decision,
+                trigger,
+                policy,
+                adjusted_count,
+            });
+        }
+        for _ in 0..u32::from_le_bytes(reader.array()?) {
+            let trace_id = reader.trace_id()?;
+            let position = u64::from_le_bytes(reader.array()?);
+            let offset = u32::from_le_bytes(reader.array()?);
+            let handle = SpanHandle { position, offset };
+            let decision = decision(reader.u8()?)?;
+            let policy = policy(u16::from_le_bytes(reader.array()?));
+            let is_request = reader.u8()? != 0;
+            record.late.push(LateSpan {
+                trace_id,
+                handle,
+                decision,
+                policy,
+                is_request,
+            });
+        }
+        if reader.bytes.is_empty() {
+            Ok(record)
+        } else {
+            Err("has bytes after its end")
+        }
+    }
+}
+
+/// A count; what is counted is bounded far below 2^32 by the sampler's limits.
+fn count(n: usize) -> [u8; 4] {
+    u32::try_from(n).unwrap_or(u32::MAX).to_le_bytes()
+}
+
+fn decision_code(decision: Decision) -> u8 {
+    match decision {
+        Decision::Sampled => 1,
+        Decision::NotSampled => 2,
+        Decision::Dropped => 3,
+    }
+}
+
+fn decision(code: u8) -> Result<Decision, &'static str> {
+    let all = [Decision::Sampled, Decision::NotSampled, Decision::Dropped];
+    all.into_iter()
+        .find(|decision| decision_code(*decision) == code)
+        .ok_or("holds an unknown decision")
+}
+
+fn trigger_code(trigger: Trigger) -> u8 {
+    match trigger {
+        Trigger::RootEnded => 1,
+        Trigger::Waited => 2,
+        Trigger::TooLarge => 3,
+        Trigger::Memory => 4,
+        Trigger::Shutdown => 5,
+        Trigger::Late => 6,
+        Trigger::Linked => 7,
+    }
+}
+
+fn trigger(code: u8) -> Result<Trigger, &'static str> {
+    let all = [
+        Trigger::RootEnded,
+        Trigger::Waited,
+        Trigger::TooLarge,
+        Trigger::Memory,
+        Trigger::Shutdown,
+        Trigger::Late,
+        Trigger::Linked,
+    ];
+    all.into_iter()
+        .find(|trigger| trigger_code(*trigger) == code)
+        .ok_or("holds an unknown trigger")
+}
+
+/// Takes values off the front of a record.
+struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n_bytes: usize) -> Result<&'a [u8], &'static str> {
+        let (taken, rest) = self.bytes.split_at_checked(n_bytes).ok_or("is cut short")?;
+        self.bytes = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], &'static str> {
+        let (taken, rest) = self.bytes.split_first_chunk().ok_or("is cut short")?;
+        self.bytes = rest;
+        Ok(*taken)
+    }
+
+    fn u8(&mut self) -> Result<u8, &'static str> {
+        self.array().map(|[byte]| byte)
+    }
+
+    fn trace_id(&mut self) -> Result<TraceId, &'static str> {
+        TraceId::from_slice(self.take(16)?).map_err(|_| "holds an invalid trace id")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Records read back as written, and nothing else does.
+
+use super::*;
+
+fn decision_record() -> DecisionRecord {
+    let trace = |n: u8, policy: Option<&str>| DecidedTrace {
+        trace_id: TraceId::from_slice(&[n; 16]).unwrap(),
+        decision: Decision::Sampled,
+        trigger: Trigger::RootEnded,
+        policy: policy.map(Arc::from),
+        adjusted_count: policy.map(|_| 2.5),
+    };
+    let late = LateSpan {
+        trace_id: TraceId::from_slice(&[9; 16]).unwrap(),
+        handle: SpanHandle {
+            position: u64::MAX,
+            offset: 7,
+        },
+        decision: Decision::Dropped,
+        policy: Some("latency".into()),
+        is_request: true,
+    };
+    DecisionRecord {
+        sequence: i64::MAX,
+        decided_unix_nano: 1_772_366_400_000_000_000,
+        traces: vec![
+            trace(1, Some("errors")),
+            trace(2, None),
+            trace(3, Some("latency")),
+        ],
+        late: vec![late],
+    }
+}
+
+fn written(record: &DecisionRecord) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    record.write(&mut bytes);
+    bytes
+}
+
+#[test]
+fn a_decision_reads_back_as_written() {
+    for record in [decision_record(), DecisionRecord::default()] {
+        assert_eq!(
+            Record::read(&written(&record)),
+            Ok(Record::Decision(record))
+        );
+    }
+}
+
+#[test]
+fn every_decision_and_trigger_has_a_number_of_its_own() {
+    for code in 0..=u8::MAX {
+        if let Ok(decision) = decision(code) {
+            assert_eq!(decision_code(decision), code);
+        }
+        if let Ok(trigger) = trigger(code) {
+            assert_eq!(trigger_code(trigger), code);
+        }
+    }
+    assert_eq!(
+        (0..=u8::MAX).filter(|code| decision(*code).is_ok()).count(),
+        3
+    );
+    assert_eq!(
+        (0..=u8::MAX).filter(|code| trigger(*code).is_ok()).count(),
+        7
+    );
+}
+
+#[test]
+fn a_decision_cut_anywhere_or_extended_is_an_error() {
+    let bytes = written(&decision_record());
+    for n_bytes in 0..bytes.len() {
+        assert!(Record::read(&bytes[..n_bytes]).is_err(), "cut at {n_bytes}");
+    }
+    let longer = [bytes.as_slice(), &[0]].concat();
+    assert_eq!(Record::read(&longer), Err("has bytes after its end"));
+}
+
+#[test]
+fn a_flipped_byte_is_never_a_panic() {
+    let bytes = written(&decision_record());
+    for idx in 0..bytes.len() {
+        let mut flipped = bytes.clone();
+        flipped[idx] ^= 0xff;
+        if let Ok(Record::Decision(record)) = Record::read(&flipped) {
+            assert!(record.traces.len() <= 3);
+        }
+    }
+}
+
+#[test]
+fn an_export_reads_back_as_written() {
+    for signal in [Signal::Traces, Signal::Metrics, Signal::Logs] {
+        let header = export_header(signal, 42);
+        let bytes = [header.as_slice(), b"body"].concat();
+        let export = Record::Export {
+            signal,
+            received_unix_nano: 42,
+            body: b"body",
+        };
+        assert_eq!(Record::read(&bytes), Ok(export));
+    }
+    assert!(Record::read(&[9]).is_err());
+    assert!(Record::read(&[]).is_err());
+    assert!(Record::read(&export_header(Signal::Traces, 1)[..8]).is_err());
+}

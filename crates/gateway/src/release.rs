@@ -1,0 +1,329 @@
+//! Release: decided traces with their span bytes, read back from the log.
+//!
+//! The ingest thread hands on a [`Plan`], which is handles only; the release thread reads the records and
+//! hands on a [`Release`]. A sampled trace comes with all its spans, any other with its root and its
+//! request spans, which leave rows in `traces` and `requests`.
+
+use std::{ops::Range, sync::Arc};
+
+use otlp::{TraceId, export::SpanAt};
+use sampler::{Decision, PendingSpan, SpanHandle, TraceSummary, Trigger};
+use wal::{Disk, Position, RealDisk};
+
+use crate::{
+    error::{Error, Result},
+    record::{self, EXPORT_HEADER_BYTES, LateSpan},
+};
+
+/// What one decision record decided. Its rows are stored together or, after a restart, skipped together.
+#[derive(Debug)]
+pub struct Release {
+    /// From 1, without gaps; the same after a restart.
+    pub sequence: i64,
+    /// When it was decided, nanoseconds since 1970.
+    pub decided_unix_nano: u64,
+    /// The traces.
+    pub decided: Vec<ReleasedTrace>,
+    /// Spans that came after the decision on their trace and leave a row.
+    pub late: Vec<ReleasedLate>,
+}
+
+/// A decided trace.
+#[derive(Debug)]
+pub struct ReleasedTrace {
+    /// Its id.
+    pub trace_id: TraceId,
+    /// The answer.
+    pub decision: Decision,
+    /// Name of the policy that gave it.
+    pub policy: Option<Arc<str>>,
+    /// Why it was decided when it was.
+    pub trigger: Trigger,
+    /// How many traces of its kind a kept one stands for.
+    pub adjusted_count: Option<f64>,
+    /// Facts over all its spans, released or not.
+    pub summary: TraceSummary,
+    /// Names of its services, in order of arrival.
+    pub services: Vec<Arc<str>>,
+    /// Sampled: all spans in order of arrival. Otherwise the root and the request spans.
+    pub spans: Vec<ReleasedSpan>,
+    /// When it was decided, nanoseconds since 1970.
+    pub decided_unix_nano: u64,
+}
+
+/// A span that follows an earlier decision on its trace.
+#[derive(Debug)]
+pub struct ReleasedLate {
+    /// Its trace.
+    pub trace_id: TraceId,
+    /// The decision that it follows.
+    pub decision: Decision,
+    /// Name of the policy that gave it.
+    pub policy: Option<Arc<str>>,
+    /// The span.
+    pub span: ReleasedSpan,
+}
+
+/// An export of the log, shared by the spans that it carried.
+#[derive(Debug)]
+pub struct Record {
+    /// The record as stored: the body behind its header.
+    bytes: Vec<u8>,
+    /// When the export was received, nanoseconds since 1970.
+    pub received_unix_nano: u64,
+}
+
+impl Record {
+    /// The export request, protobuf.
+    pub fn body(&self) -> &[u8] {
+        self.bytes.get(EXPORT_HEADER_BYTES..).unwrap_or_default()
+    }
+}
+
+/// A span in its record.
+#[derive(Clone, Debug)]
+pub struct ReleasedSpan {
+    /// The export that carried it.
+    pub record: Arc<Record>,
+    /// Where the span message begins in the body.
+    pub offset: u32,
+    /// Does it describe a request to an engine?
+    pub is_request: bool,
+    /// Is it its trace's root, the earliest one if there are several?
+    pub is_root: bool,
+    ranges: Ranges,
+}
+
+/// Where the parts of a [`SpanAt`] are in the body.
+#[derive(Clone, Debug, Default)]
+struct Ranges {
+    resource: Range<usize>,
+    resource_offset: u32,
+    resource_schema_url: Range<usize>,
+    scope: Range<usize>,
+    scope_schema_url: Range<usize>,
+    span: Range<usize>,
+}
+
+impl ReleasedSpan {
+    /// The span and what surrounds it, byte for byte as sent. Costs nothing per call.
+    pub fn at(&self) -> SpanAt<'_> {
+        let body = self.record.body();
+        let bytes = |range: &Range<usize>| body.get(range.clone()).unwrap_or_default();
+        // The ranges were taken from `str`s of this body.
+        let text = |range| std::str::from_utf8(bytes(range)).unwrap_or_default();
+        SpanAt {
+            resource: bytes(&self.ranges.resource),
+            resource_offset: self.ranges.resource_offset,
+            resource_schema_url: text(&self.ranges.resource_schema_url),
+            scope: bytes(&self.ranges.scope),
+            scope_schema_url: text(&self.ranges.scope_schema_url),
+            span: bytes(&self.ranges.span),
+            offset: self.offset,
+        }
+    }
+}
+
+impl Ranges {
+    fn of(body: &[u8], at: &SpanAt<'_>) -> Ranges {
+        let range = |part: &[u8]| {
+            let start = part.as_ptr().addr().wrapping_sub(body.as_ptr().addr());
+            match start.checked_add(part.len()) {
+                Some(end) if end <= body.len() => start..end,
+                // An empty part may point anywhere.
+                Some(_) | None => 0..0,
+            }
+        };
+        Ranges {
+            resource: range(at.resource),
+            resource_offset: at.resource_offset,
+            resource_schema_url: range(at.resource_schema_url.as_bytes()),
+            scope: range(at.scope),
+            scope_schema_url: range(at.scope_schema_url.as_bytes()),
+            span: range(at.span),
+        }
+    }
+}
+
+/// A release that is not read yet.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) sequence: i64,
+    pub(crate) decided_unix_nano: u64,
+    pub(crate) traces: Vec<PlannedTrace>,
+    pub(crate) late: Vec<LateSpan>,
+}
+
+/// A decided trace with the names that the sampler knows.
+#[derive(Debug)]
+pub(crate) struct PlannedTrace {
+    pub(crate) trace_id: TraceId,
+    pub(crate) decision: Decision,
+    pub(crate) policy: Option<Arc<str>>,
+    pub(crate) trigger: Trigger,
+    pub(crate) adjusted_count: Option<f64>,
+    pub(crate) summary: TraceSummary,
+    pub(crate) services: Vec<Arc<str>>,
+    pub(crate) spans: Vec<PendingSpan>,
+}
+
+impl PlannedTrace {
+    fn is_root(&self, span: &PendingSpan) -> bool {
+        self.summary.root == Some(span.handle)
+    }
+
+    fn is_released(&self, span: &PendingSpan) -> bool {
+        match self.decision {
+            Decision::Sampled => true,
+            Decision::NotSampled | Decision::Dropped => span.is_request || self.is_root(span),
+        }
+    }
+}
+
+/// Reads plans back from the log.
+#[derive(Debug)]
+pub(crate) struct Releaser<D: Disk = RealDisk> {
+    pub(crate) reader: wal::Reader<D>,
+}
+
+/// A span that is wanted, and where it goes.
+#[derive(Clone, Copy)]
+struct Wanted {
+    handle: SpanHandle,
+    /// Place in the list of all released spans.
+    idx: usize,
+    is_request: bool,
+    is_root: bool,
+}
+
+impl<D: Disk> Releaser<D> {
+    /// Reads the spans of a plan; each record once.
+    ///
+    /// # Errors
+    ///
+    /// The log's, or a record that does not hold what was indexed.
+    pub(crate) fn release(&self, plan: Plan) -> Result<Release> {
+        let mut wanted = Vec::new();
+        let mut want = |handle, is_request, is_root| {
+            wanted.push(Wanted {
+                handle,
+                idx: wanted.len(),
+                is_request,
+                is_root,
+            });
+        };
+        for trace in &plan.traces {
+            for span in trace.spans.iter().filter(|span| trace.is_released(span)) {
+                want(span.handle, span.is_request, trace.is_root(span));
+            }
+        }
+        for late in plan.late.iter().filter(|late| late.is_released()) {
+            want(late.handle, late.is_request, false);
+        }
+        let mut spans = self.read(wanted)?.into_iter();
+
+        let mut decided = Vec::with_capacity(plan.traces.len());
+        for trace in plan.traces {
+            let n_released = trace
+                .spans
+                .iter()
+                .filter(|span| trace.is_released(span))
+                .count();
+            decided.push(ReleasedTrace {
+                trace_id: trace.trace_id,
+                decision: trace.decision,
+                policy: trace.policy,
+                trigger: trace.trigger,
+                adjusted_count: trace.adjusted_count,
+                summary: trace.summary,
+                services: trace.services,
+                spans: spans.by_ref().take(n_released).collect(),
+                decided_unix_nano: plan.decided_unix_nano,
+            });
+        }
+        let late = plan
+            .late
+            .into_iter()
+            .filter(LateSpan::is_released)
+            .zip(spans);
+        let late = late
+            .map(|(late, span)| ReleasedLate {
+                trace_id: late.trace_id,
+                decision: late.decision,
+                policy: late.policy,
+                span,
+            })
+            .collect();
+        Ok(Release {
+            sequence: plan.sequence,
+            decided_unix_nano: plan.decided_unix_nano,
+            decided,
+            late,
+        })
+    }
+
+    /// Reads the wanted spans, in the order of their `idx`.
+    fn read(&self, mut wanted: Vec<Wanted>) -> Result<Vec<ReleasedSpan>> {
+        wanted.sort_unstable_by_key(|wanted| wanted.handle);
+        let mut found = Vec::with_capacity(wanted.len());
+        for of_record in wanted.chunk_by(|a, b| a.handle.position == b.handle.position) {
+            let Some(first) = of_record.first() else {
+                continue;
+            };
+            let position = Position::from_u64(first.handle.position);
+            let record = Arc::new(self.read_record(position)?);
+            let offsets: Vec<u32> = of_record
+                .iter()
+                .map(|wanted| wanted.handle.offset)
+                .collect();
+            let body = record.body();
+            let mut walk = otlp::export::spans_at(body, &offsets);
+            for wanted in of_record {
+                let offset = wanted.handle.offset;
+                let at = match walk.next() {
+                    Some(Ok(at)) if at.offset == offset => at,
+                    Some(Err(source)) => return Err(Error::Export { position, source }),
+                    Some(Ok(_)) | None => {
+                        return Err(Error::Record {
+                            position,
+                            problem: "lacks an indexed span",
+                        });
+                    }
+                };
+                let span = ReleasedSpan {
+                    record: Arc::clone(&record),
+                    offset,
+                    is_request: wanted.is_request,
+                    is_root: wanted.is_root,
+                    ranges: Ranges::of(body, &at),
+                };
+                found.push((wanted.idx, span));
+            }
+        }
+        found.sort_unstable_by_key(|(idx, _)| *idx);
+        Ok(found.into_iter().map(|(_, span)| span).collect())
+    }
+
+    fn read_record(&self, position: Position) -> Result<Record> {
+        let mut bytes = Vec::new();
+        self.reader
+            .read(position, &mut bytes)
+            .map_err(|source| Error::Log {
+                operation: "read a span back from",
+                source,
+            })?;
+        match record::Record::read(&bytes) {
+            Ok(record::Record::Export {
+                received_unix_nano, ..
+            }) => Ok(Record {
+                bytes,
+                received_unix_nano,
+            }),
+            Ok(record::Record::Decision(_)) => Err(Error::Record {
+                position,
+                problem: "is a decision where an export was indexed",
+            }),
+            Err(problem) => Err(Error::Record { position, problem }),
+        }
+    }
+}

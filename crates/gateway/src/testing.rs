@@ -1,0 +1,120 @@
+//! The intake core without network and threads, for measurements (feature `testing`).
+
+use std::{
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use otlp::export::Signal;
+use sampler::Sampler;
+use tokio::sync::oneshot;
+use wal::{RealDisk, Wal};
+
+use crate::{
+    admission::{Budget, Gate},
+    config::Shutdown,
+    error::{Error, Result},
+    ingest::{Effect, Ingest, Input, IsRequest, Request, Settings},
+    metrics::{Conservation, Metrics},
+    record::SpanWindow,
+};
+
+/// The core over a real log. Releases are committed at once, unread.
+#[derive(Debug)]
+pub struct Core {
+    ingest: Ingest,
+    metrics: Arc<Metrics>,
+    budget: Budget,
+    sync: Option<JoinHandle<wal::Result<()>>>,
+}
+
+impl Core {
+    /// Opens the log in its folder.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::start`], without listeners.
+    pub fn open(
+        log: wal::Config,
+        sampler: &sampler::Config,
+        is_request: IsRequest,
+    ) -> Result<Core> {
+        let sampler = Sampler::new(sampler).map_err(Error::Sampler)?;
+        let (wal, _) = Wal::open(log, RealDisk).map_err(|source| Error::Log {
+            operation: "open",
+            source,
+        })?;
+        let day = Duration::from_secs(24 * 3600);
+        let settings = Settings {
+            window: SpanWindow {
+                age_max: day,
+                ahead_max: day,
+            },
+            sync_interval: Duration::from_secs(1),
+            log_bytes_max: u64::MAX,
+            release_backlog_spans_max: u64::MAX,
+            shutdown: Shutdown::Keep,
+            is_request,
+        };
+        let metrics = Arc::new(Metrics::default());
+        let gate = Arc::new(Gate::default());
+        let mut ingest = Ingest::new(wal, sampler, settings, Arc::clone(&metrics), gate);
+        ingest.recover(0, &mut |_| {})?;
+        Ok(Core {
+            ingest,
+            metrics,
+            budget: Budget::new(u64::MAX),
+            sync: None,
+        })
+    }
+
+    /// Appends, acknowledges and indexes one checked export of `n_spans` spans.
+    pub fn export(&mut self, body: Bytes, n_spans: u64, now_unix_nano: u64) {
+        let (reply, _replied) = oneshot::channel();
+        let request = Request {
+            signal: Signal::Traces,
+            received_unix_nano: now_unix_nano,
+            body,
+            n_items: n_spans,
+            permit: self.budget.permit(),
+            reply,
+        };
+        self.apply(Input::Request(request), now_unix_nano);
+        self.ingest.settle(&mut |_| {});
+    }
+
+    /// Decides what is due, and takes the end of a sync that runs on its own thread.
+    pub fn tick(&mut self, now_unix_nano: u64) {
+        if let Some(sync) = self.sync.take_if(|sync| sync.is_finished())
+            && let Ok(synced) = sync.join()
+        {
+            self.apply(Input::Synced(synced), now_unix_nano);
+        }
+        self.apply(Input::Tick, now_unix_nano);
+        while self.ingest.is_behind() {
+            self.apply(Input::Tick, now_unix_nano);
+        }
+    }
+
+    /// Where the spans are.
+    pub fn conservation(&self) -> Conservation {
+        self.metrics.conservation()
+    }
+
+    fn apply(&mut self, input: Input, now_unix_nano: u64) {
+        let mut effects = Vec::new();
+        self.ingest
+            .apply(input, now_unix_nano, &mut |effect| effects.push(effect));
+        for effect in effects {
+            match effect {
+                Effect::Release(plan) => {
+                    self.apply(Input::Released(plan.sequence), now_unix_nano);
+                }
+                Effect::Sync(handle) => self.sync = Some(thread::spawn(move || handle.sync())),
+                Effect::Reply(..) | Effect::Stopped => {}
+            }
+        }
+    }
+}
