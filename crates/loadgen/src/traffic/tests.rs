@@ -1,5 +1,7 @@
 //! The traffic is the same each time, adds up, and is well-formed OTLP.
 
+use std::cmp::Reverse;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -82,31 +84,64 @@ fn check(cause: Cause, expected: Expect) {
         .map(|(_, span)| span)
         .filter(|span| !span.name.ends_with("http send"))
         .collect();
-    spans.sort_by_key(|span| span.start);
+    spans.sort_by_key(|span| (span.start, Reverse(span.end)));
     let mut text = String::new();
     for span in spans {
         let from = (span.start - request.start_unix_nano) / 1_000;
         let to = (span.end - request.start_unix_nano) / 1_000;
         let error = if span.is_error { " ERROR" } else { "" };
-        writeln!(
-            text,
-            "{from:>8} {to:>8} {} {}{error}",
-            span.service, span.name
-        )
-        .unwrap();
+        let (service, name) = (span.service, &span.name);
+        writeln!(text, "{from}..{to} {service}: {name}{error}").unwrap();
     }
     expected.assert_eq(&text);
 }
 
 #[test]
 fn an_ordinary_request_crosses_four_services() {
-    check(Cause::Ordinary, expect![[""]]);
+    check(
+        Cause::Ordinary,
+        expect![[r#"
+            0..465082 chat-web: POST
+            400..464682 llm-gateway: POST /v1/chat/completions
+            400..2000 llm-gateway: auth
+            2400..464282 llm-gateway: chat meta-llama/Llama-3.1-8B-Instruct
+            2800..463882 rag-api: POST /v1/chat/completions
+            3200..25266 rag-api: retrieve
+            25666..463482 rag-api: ChatOpenAI
+            26066..463082 rag-api: POST
+            26466..462682 vllm: llm_request
+        "#]],
+    );
 }
 
 #[test]
 fn a_request_that_the_engine_refuses_leaves_no_engine_span() {
-    check(Cause::ContextTooLong, expect![[""]]);
-    check(Cause::EngineUnavailable, expect![[""]]);
+    check(
+        Cause::ContextTooLong,
+        expect![[r#"
+            0..59996 chat-web: POST ERROR
+            400..59596 llm-gateway: POST /v1/chat/completions
+            400..2000 llm-gateway: auth
+            2400..59196 llm-gateway: chat meta-llama/Llama-3.1-8B-Instruct ERROR
+            2800..58796 rag-api: POST /v1/chat/completions
+            3200..53396 rag-api: retrieve
+            53796..58396 rag-api: ChatOpenAI ERROR
+            54196..57996 rag-api: POST ERROR
+        "#]],
+    );
+    check(
+        Cause::EngineUnavailable,
+        expect![[r#"
+            0..25577 chat-web: POST ERROR
+            400..25177 llm-gateway: POST /v1/chat/completions ERROR
+            400..2000 llm-gateway: auth
+            2400..24777 llm-gateway: chat meta-llama/Llama-3.1-8B-Instruct ERROR
+            2800..24377 rag-api: POST /v1/chat/completions ERROR
+            3200..18977 rag-api: retrieve
+            19377..23977 rag-api: ChatOpenAI ERROR
+            19777..23577 rag-api: POST ERROR
+        "#]],
+    );
 }
 
 #[test]

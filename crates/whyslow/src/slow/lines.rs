@@ -208,7 +208,16 @@ mod tests {
 
     #[test]
     fn a_request_is_one_line_and_what_was_not_measured_is_a_dash() {
-        check(super::CELL_CHARS_MAX, expect![[""]]);
+        check(
+            super::CELL_CHARS_MAX,
+            expect![[r#"
+             start (UTC)             | trace                            | request                          | model         | outcome |    e2e |   ttft |  queue | prefill | decode | longest    | tokens in | out
+            -------------------------+----------------------------------+----------------------------------+---------------+---------+--------+--------+--------+---------+--------+------------+-----------+-----
+             2026-11-29 14:49:06.167 | 4bf92f3577b34da6a3ce929d0e0e4736 | chatcmpl-0123456789abcdef0123... | evil\u{1b}[2J | ok      | 12.5 s | 9.75 s | 9.00 s |  700 ms | 2.70 s | queue 72 % |    24,000 |  -1
+             -                       | 4bf92f3577b34da6a3ce929d0e0e4736 | -                                | -             | ok      |      - |      - |      - |       - |      - | -          |         - |   -
+            2 rows
+        "#]],
+        );
     }
 
     #[test]

@@ -57,7 +57,20 @@ fn a_request_shows_where_its_time_went() {
             1,
         ));
     }
-    check(&spans, expect![[""]]);
+    check(
+        &spans,
+        expect![[r#"
+        219 spans, 4 services, 2.60 s
+        chat-web     POST                             2.60 s  [======================================================]
+        llm-gateway    POST /v1/chat/completions      2.58 s  [===================================================== ]
+        rag-api          retrieve                    40.0 ms  [=                                                     ]
+        rag-api          ChatOpenAI                   2.52 s  [ ==================================================== ]
+        vllm               llm_request                2.50 s  [ qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqppppppdddddddddddddd= ]
+                             queue 1.50 s, prefill 300 ms, decode 690 ms
+        rag-api          http send x 214              640 ms  [                                      ::::::::::::::  ]
+        engine phases: q queue, p prefill, d decode
+    "#]],
+    );
 }
 
 #[test]
@@ -72,7 +85,23 @@ fn missing_parents_and_loops_are_shown_as_what_they_are() {
         span("06", "", "a", "same id", 41, 1),
         span("07", "06", "a", "child", 41, 1),
     ];
-    check(&spans, expect![[""]]);
+    check(
+        &spans,
+        expect![[r#"
+        8 spans, 2 services, 42.0 ms
+        a        root                                         1.0 ms  [                                           =  ]
+        a          child                                      1.0 ms  [                                            ==]
+        a        same id                                      1.0 ms  [                                            ==]
+                 (missing parent 00f067aa0ba902b7)
+        gateway    POST                                      10.0 ms  [==========                                    ]
+        gateway    GET                                       10.0 ms  [     ===========                              ]
+                 (spans that are each other's ancestors)
+        a          three                                      5.0 ms  [                     ======                   ]
+        a            four                                     3.0 ms  [                       ===                    ]
+                 (spans that are each other's ancestors)
+        a          own parent                                   0 us  [                                =             ]
+    "#]],
+    );
 }
 
 #[test]
@@ -85,18 +114,40 @@ fn errors_are_told_with_their_message_also_in_folds() {
         child.error = Some(String::new());
         spans.push(child);
     }
-    check(&spans, expect![[""]]);
+    check(
+        &spans,
+        expect![[r#"
+        6 spans, 1 service, 100 ms, 6 errors
+        web  POST           100 ms  [================================================================================]
+               ERROR: too\nlong\u{1b}[31m
+        web    try x 5     90.0 ms  [::::::::::::::::::::::::::::::::::::::::::::::::::::::::::::::::::::::::        ]
+                 ERROR in 5 spans
+    "#]],
+    );
 }
 
 #[test]
 fn unknown_phases_and_no_spans_are_said() {
     let mut engine = span("01", "", "vllm", "llm_request", 0, 0);
     engine.phases = Some(Phases {
-        queue: Some(Duration::MAX),
+        queue: Some(Duration::from_secs(7_260)),
         ..Phases::default()
     });
-    check(&[engine], expect![[""]]);
-    check(&[], expect![[""]]);
+    check(
+        &[engine],
+        expect![[r#"
+        1 span, 1 service, 0 us
+        vllm  llm_request        0 us  [q                                                                            ]
+                queue 2 h 01 min, prefill not known, decode not known
+        engine phases: q queue, p prefill, d decode
+    "#]],
+    );
+    check(
+        &[],
+        expect![[r#"
+        no spans
+    "#]],
+    );
 }
 
 #[test]
