@@ -10,9 +10,8 @@
 //! and every reader carry numbers that prune nothing; log and tombstones are kept longer than the
 //! longest query or backup of this program, and no longer.
 
-use delta_kernel::Snapshot;
-use delta_kernel::SnapshotRef;
 use delta_kernel::table_features::ColumnMappingMode;
+use delta_kernel::{Snapshot, SnapshotRef};
 use futures::StreamExt as _;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt as _, PutMode};
@@ -61,7 +60,8 @@ pub(crate) fn opened(
     Ok(snapshot)
 }
 
-fn check(layout: &Layout, snapshot: &SnapshotRef) -> Result<()> {
+/// Whether this crate can read and write the table as it is at `snapshot`.
+pub(crate) fn check(layout: &Layout, snapshot: &SnapshotRef) -> Result<()> {
     let unsupported = |feature: String| Error::UnsupportedTable {
         table: layout.name,
         feature,

@@ -294,6 +294,8 @@ impl Inner {
         if newest.version() == tip.snapshot.version() && is_known {
             return Ok(());
         }
+        // Another writer may have changed the table under us.
+        create::check(&self.layout, &newest)?;
         let writer = match app_id {
             Some(app_id) => Some(Writer {
                 app_id: app_id.to_owned(),
