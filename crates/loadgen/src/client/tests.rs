@@ -263,7 +263,8 @@ async fn http_bytes_arrive_as_they_are_and_partial_success_is_told() {
     )
     .await;
     let seen = server.seen.lock().unwrap();
-    expect![[""]].assert_eq(std::str::from_utf8(&seen[0].1).unwrap());
+    expect![[r#"{"resourceSpans":[{"scopeSpans":[{}]}]}"#]]
+        .assert_eq(std::str::from_utf8(&seen[0].1).unwrap());
 }
 
 #[tokio::test]
