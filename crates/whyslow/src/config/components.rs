@@ -1,0 +1,458 @@
+//! Which components exist, and which of them the pipelines of a file use.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::error::{Error, Warning, unknown};
+use super::tree::{Node, Value};
+use super::{Config, de};
+
+/// Keys at the top of a file.
+const TOP: [&str; 6] =
+    ["receivers", "processors", "exporters", "extensions", "connectors", "service"];
+
+/// A section that defines components.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Section {
+    Receivers,
+    Processors,
+    Exporters,
+    Extensions,
+}
+
+impl Section {
+    const ALL: [Self; 4] = [Self::Receivers, Self::Processors, Self::Exporters, Self::Extensions];
+
+    pub(super) const fn key(self) -> &'static str {
+        match self {
+            Self::Receivers => "receivers",
+            Self::Processors => "processors",
+            Self::Exporters => "exporters",
+            Self::Extensions => "extensions",
+        }
+    }
+
+    const fn singular(self) -> &'static str {
+        match self {
+            Self::Receivers => "receiver",
+            Self::Processors => "processor",
+            Self::Exporters => "exporter",
+            Self::Extensions => "extension",
+        }
+    }
+
+    /// Types that work.
+    const fn built(self) -> &'static [&'static str] {
+        match self {
+            Self::Receivers => &["otlp"],
+            Self::Processors => &["tail_sampling", "redact"],
+            Self::Exporters => &["lake"],
+            Self::Extensions => &["query", "health_check", "intake", "write_ahead_log"],
+        }
+    }
+
+    /// Types that belong to the design and are not there yet.
+    const fn not_built(self) -> &'static [&'static str] {
+        match self {
+            Self::Receivers => &["dcgm", "vllm_metrics", "pod_resources"],
+            Self::Processors => &["correlate"],
+            Self::Exporters => &["otlp", "otlp_http", "otlphttp", "loadbalancing", "debug"],
+            Self::Extensions => &[],
+        }
+    }
+
+    /// Types of the Collector whose work is done here anyway.
+    const fn not_needed(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Processors => &[
+                ("batch", "rows are committed by size and age, see the `lake` exporter"),
+                ("memory_limiter", "undecided spans are in the log, see the `intake` extension"),
+                ("groupbytrace", "`tail_sampling` groups by trace itself"),
+            ],
+            Self::Receivers | Self::Exporters | Self::Extensions => &[],
+        }
+    }
+}
+
+/// Exporter `lake`: the Delta tables.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LakeExporter {
+    /// Folder, or `s3://bucket/prefix`. S3 is set up by the `AWS_*` environment variables. Default
+    /// `./whyslow-data/tables`.
+    pub(crate) path: String,
+    /// Rows wait at most this long in memory before they are committed; they are visible to SQL
+    /// meanwhile, and safe in the log. Default `30s`.
+    #[serde(deserialize_with = "sampler::duration::deserialize")]
+    pub(crate) commit_interval: Duration,
+    /// Rows that take more memory than this, in bytes, are committed at once. Default 67108864
+    /// (64 MiB).
+    pub(crate) commit_bytes: u64,
+}
+
+impl Default for LakeExporter {
+    fn default() -> Self {
+        Self {
+            path: "./whyslow-data/tables".to_owned(),
+            commit_interval: Duration::from_secs(30),
+            commit_bytes: 64 << 20,
+        }
+    }
+}
+
+impl LakeExporter {
+    pub(super) fn validate(&self) -> Result<(), String> {
+        if self.path.is_empty() {
+            return Err("`path` is empty; give a folder or `s3://bucket/prefix`".to_owned());
+        }
+        if self.commit_interval.is_zero() {
+            return Err("`commit_interval` must be more than `0s`".to_owned());
+        }
+        if self.commit_bytes == 0 {
+            return Err("`commit_bytes` must be more than 0".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Extension `write_ahead_log`: where received bytes are kept until they are decided and stored.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct WriteAheadLog {
+    /// Folder of the log; one process at a time. Default `./whyslow-data/log`.
+    pub(crate) directory: String,
+    /// Size of one segment file in bytes; the log is deleted by whole segments. Default 67108864
+    /// (64 MiB).
+    pub(crate) segment_bytes: u64,
+}
+
+impl Default for WriteAheadLog {
+    fn default() -> Self {
+        Self { directory: "./whyslow-data/log".to_owned(), segment_bytes: 64 << 20 }
+    }
+}
+
+impl WriteAheadLog {
+    pub(super) fn validate(&self) -> Result<(), String> {
+        if self.directory.is_empty() {
+            return Err("`directory` is empty; give a folder on a local disk".to_owned());
+        }
+        if !(1 << 20..=1 << 30).contains(&self.segment_bytes) {
+            return Err("`segment_bytes` must be from 1048576 (1 MiB) to 1073741824".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Extension `health_check`, keys as in the Collector: answers 200 while data is taken, else 503.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct HealthCheck {
+    /// Address, `host:port`. Default `127.0.0.1:13133`.
+    pub(crate) endpoint: String,
+    /// Path. Default `/`.
+    pub(crate) path: String,
+}
+
+impl Default for HealthCheck {
+    fn default() -> Self {
+        Self { endpoint: "127.0.0.1:13133".to_owned(), path: "/".to_owned() }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Service {
+    #[serde(default)]
+    extensions: Vec<String>,
+    pipelines: BTreeMap<String, Pipeline>,
+    #[serde(default)]
+    telemetry: Telemetry,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pipeline {
+    receivers: Vec<String>,
+    #[serde(default)]
+    processors: Vec<String>,
+    exporters: Vec<String>,
+}
+
+/// The Collector's `service.telemetry`; only the level of logs is used.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Telemetry {
+    logs: Logs,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+struct Logs {
+    level: String,
+}
+
+impl Default for Logs {
+    fn default() -> Self {
+        Self { level: "info".to_owned() }
+    }
+}
+
+impl Default for Config {
+    /// The built-in default; `pipelines/local.yaml` says the same.
+    fn default() -> Self {
+        Self {
+            gateway: gateway::Config::default(),
+            log: WriteAheadLog::default(),
+            sampler: default_sampler(),
+            redact: tables::redact::Config::default(),
+            lake: LakeExporter::default(),
+            query: Some(query::Config::default()),
+            health_check: None,
+            log_level: Logs::default().level,
+        }
+    }
+}
+
+/// Failed and slow traces, and one in twenty of the rest to compare them with.
+fn default_sampler() -> sampler::Config {
+    let policy = |name: &str, policy_type| sampler::Policy { name: name.to_owned(), policy_type };
+    sampler::Config {
+        decision_wait_after_root_received: Some(Duration::from_secs(10)),
+        policies: vec![
+            policy(
+                "failed",
+                sampler::PolicyType::StatusCode(sampler::StatusCodes {
+                    status_codes: vec!["ERROR".to_owned()],
+                }),
+            ),
+            policy(
+                "slow",
+                sampler::PolicyType::Latency(sampler::Latency {
+                    threshold_ms: 2_000,
+                    upper_threshold_ms: 0,
+                }),
+            ),
+            policy(
+                "baseline",
+                sampler::PolicyType::Probabilistic(sampler::Probabilistic {
+                    sampling_percentage: 5.0,
+                    hash_salt: String::new(),
+                }),
+            ),
+        ],
+        ..sampler::Config::default()
+    }
+}
+
+/// Keeps every trace: what a pipeline without `tail_sampling` means.
+fn keep_all() -> sampler::Config {
+    sampler::Config {
+        policies: vec![sampler::Policy {
+            name: "all".to_owned(),
+            policy_type: sampler::PolicyType::AlwaysSample,
+        }],
+        ..default_sampler()
+    }
+}
+
+/// Reads the sections that the pipelines name.
+pub(super) fn assemble(root: &Node, warnings: &mut Vec<Warning>) -> Result<Config, Error> {
+    check_top(root)?;
+    for section in Section::ALL {
+        check_types(root, section)?;
+    }
+    let service_node = root
+        .child("service")
+        .ok_or_else(|| Error::at("service", 0, "the key is missing; it names the pipelines"))?;
+    let service: Service = de::read(service_node, "service")?;
+    check_references(root, service_node, &service)?;
+    let traces = traces_pipeline(service_node, &service)?;
+    warn_about_other_pipelines(service_node, &service, warnings);
+    warn_about_unused(root, &service, warnings);
+
+    let used = |section, list: &[String]| Used { root, section, ids: list.to_vec() };
+    let receivers = used(Section::Receivers, &traces.receivers);
+    let processors = used(Section::Processors, &traces.processors);
+    let exporters = used(Section::Exporters, &traces.exporters);
+    let extensions = used(Section::Extensions, &service.extensions);
+
+    processors.warn_not_needed(warnings);
+    let otlp: Option<gateway::Otlp> = receivers.one("otlp")?;
+    let lake: Option<LakeExporter> = exporters.one("lake")?;
+    let (Some(otlp), Some(lake)) = (otlp, lake) else {
+        let line = service_node.line;
+        let message = "the pipeline needs the receiver `otlp` and the exporter `lake`";
+        return Err(Error::at("service::pipelines::traces", line, message));
+    };
+    Ok(Config {
+        gateway: gateway::Config {
+            otlp,
+            intake: extensions.one("intake")?.unwrap_or_default(),
+        },
+        log: extensions.one("write_ahead_log")?.unwrap_or_default(),
+        sampler: processors.one("tail_sampling")?.unwrap_or_else(keep_all),
+        redact: processors.one("redact")?.unwrap_or_default(),
+        lake,
+        query: extensions.one("query")?,
+        health_check: extensions.one("health_check")?,
+        log_level: service.telemetry.logs.level,
+    })
+}
+
+fn check_top(root: &Node) -> Result<(), Error> {
+    for (key, node) in root.entries() {
+        if !TOP.contains(&key.as_str()) {
+            return Err(Error::at(key, node.line, unknown("key", TOP.iter().copied(), key)));
+        }
+        if key == "connectors" && !node.entries().is_empty() {
+            return Err(Error::at(key, node.line, "connectors are not part of Whyslow"));
+        }
+    }
+    Ok(())
+}
+
+/// The type in `type/name`.
+fn type_of(id: &str) -> &str {
+    id.split_once('/').map_or(id, |(kind, _)| kind)
+}
+
+fn check_types(root: &Node, section: Section) -> Result<(), Error> {
+    let Some(node) = root.child(section.key()) else { return Ok(()) };
+    if !matches!(node.value, Value::Map(_) | Value::Null) {
+        let message = format!("expected a map of {}s", section.singular());
+        return Err(Error::at(section.key(), node.line, message));
+    }
+    for (id, component) in node.entries() {
+        let kind = type_of(id);
+        let is_known = section.built().contains(&kind)
+            || section.not_needed().iter().any(|(name, _)| *name == kind);
+        if is_known {
+            continue;
+        }
+        let what = section.singular();
+        let message = if section.not_built().contains(&kind) {
+            format!("the {what} `{kind}` is not built yet")
+        } else {
+            unknown(what, section.built().iter().copied(), kind)
+        };
+        return Err(Error::at(&format!("{}::{id}", section.key()), component.line, message));
+    }
+    Ok(())
+}
+
+/// Every id that `service` names is defined.
+fn check_references(root: &Node, service_node: &Node, service: &Service) -> Result<(), Error> {
+    let check = |section: Section, ids: &[String], path: &str| {
+        let defined = root.child(section.key()).map(Node::entries).unwrap_or_default();
+        for id in ids {
+            if !defined.iter().any(|(known, _)| known == id) {
+                let message = format!(
+                    "names the {} `{id}`, which the section `{}` does not define",
+                    section.singular(),
+                    section.key()
+                );
+                return Err(Error::at(path, service_node.line, message));
+            }
+        }
+        Ok(())
+    };
+    check(Section::Extensions, &service.extensions, "service::extensions")?;
+    for (name, pipeline) in &service.pipelines {
+        let path = format!("service::pipelines::{name}");
+        check(Section::Receivers, &pipeline.receivers, &path)?;
+        check(Section::Processors, &pipeline.processors, &path)?;
+        check(Section::Exporters, &pipeline.exporters, &path)?;
+    }
+    Ok(())
+}
+
+fn traces_pipeline<'a>(node: &Node, service: &'a Service) -> Result<&'a Pipeline, Error> {
+    const SIGNALS: [&str; 3] = ["traces", "metrics", "logs"];
+    for name in service.pipelines.keys() {
+        if !SIGNALS.contains(&type_of(name)) {
+            let path = format!("service::pipelines::{name}");
+            let message = unknown("signal", SIGNALS.iter().copied(), type_of(name));
+            return Err(Error::at(&path, node.line, message));
+        }
+    }
+    let mut traces = service.pipelines.iter().filter(|(name, _)| type_of(name) == "traces");
+    match (traces.next(), traces.next()) {
+        (Some((_, pipeline)), None) => Ok(pipeline),
+        (None, _) => {
+            Err(Error::at("service::pipelines", node.line, "the pipeline `traces` is missing"))
+        }
+        (Some(_), Some((second, _))) => {
+            let path = format!("service::pipelines::{second}");
+            Err(Error::at(&path, node.line, "a second pipeline for traces is not built yet"))
+        }
+    }
+}
+
+fn warn_about_other_pipelines(node: &Node, service: &Service, warnings: &mut Vec<Warning>) {
+    for name in service.pipelines.keys().filter(|name| type_of(name) != "traces") {
+        let path = format!("service::pipelines::{name}");
+        let message = "accepted, kept in the log and counted; no table stores this signal yet";
+        warnings.push(Warning::new(&path, node.line, message));
+    }
+}
+
+fn warn_about_unused(root: &Node, service: &Service, warnings: &mut Vec<Warning>) {
+    for section in Section::ALL {
+        let Some(node) = root.child(section.key()) else { continue };
+        for (id, component) in node.entries() {
+            let used = match section {
+                Section::Extensions => service.extensions.contains(id),
+                Section::Receivers => service.pipelines.values().any(|p| p.receivers.contains(id)),
+                Section::Processors => {
+                    service.pipelines.values().any(|p| p.processors.contains(id))
+                }
+                Section::Exporters => service.pipelines.values().any(|p| p.exporters.contains(id)),
+            };
+            if !used {
+                let path = format!("{}::{id}", section.key());
+                let list = if section == Section::Extensions { "`service.extensions`" } else { "pipeline" };
+                let message = format!("defined, but no {list} uses it; it does nothing");
+                warnings.push(Warning::new(&path, component.line, message));
+            }
+        }
+    }
+}
+
+/// The components of one section that are in use.
+struct Used<'a> {
+    root: &'a Node,
+    section: Section,
+    ids: Vec<String>,
+}
+
+impl Used<'_> {
+    /// The configuration of the only component of this type, if there is one.
+    fn one<T: serde::de::DeserializeOwned>(&self, kind: &str) -> Result<Option<T>, Error> {
+        let mut ids = self.ids.iter().filter(|id| type_of(id) == kind);
+        let Some(id) = ids.next() else { return Ok(None) };
+        let path = format!("{}::{id}", self.section.key());
+        let node = self.root.child(self.section.key()).and_then(|section| section.child(id));
+        let Some(node) = node else { return Ok(None) };
+        if let Some(second) = ids.next() {
+            let message = format!("a second `{kind}` beside `{id}` is not built yet");
+            let path = format!("{}::{second}", self.section.key());
+            return Err(Error::at(&path, node.line, message));
+        }
+        de::read(node, &path).map(Some)
+    }
+
+    fn warn_not_needed(&self, warnings: &mut Vec<Warning>) {
+        for id in &self.ids {
+            let found = self.section.not_needed().iter().find(|(name, _)| *name == type_of(id));
+            if let Some((name, why)) = found {
+                let path = format!("{}::{id}", self.section.key());
+                let node = self.root.child(self.section.key()).and_then(|s| s.child(id));
+                let line = node.map_or(0, |node| node.line);
+                warnings.push(Warning::new(&path, line, format!("`{name}` is not needed: {why}")));
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Configuration: Collector-shaped YAML into the configurations of the stages.
+//!
+//! In reading order: `tree` (YAML with lines), `env` (`${env:NAME}`), `de` (tree to structs),
+//! `components` (what may stand in each section), and here the assembly: which components the
+//! pipelines use and what they say.
+//!
+//! # Limits
+//!
+//! One `traces` pipeline with one `otlp` receiver and one `lake` exporter; `metrics` and `logs`
+//! pipelines may name the same components. A component that no pipeline uses is a warning; a
+//! component or key that does not exist is an error that names path, line and the nearest known one.
+//!
+//! It must not know how a stage works: every stage owns its own `Config`.
+
+mod components;
+mod de;
+mod env;
+mod error;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+pub(crate) use components::{HealthCheck, LakeExporter, WriteAheadLog};
+pub(crate) use error::{Error, Fault, Warning};
+
+use components::Section;
+use tree::Node;
+
+/// The built-in default, which is also the commented example.
+pub(crate) const LOCAL_YAML: &str = include_str!("../../../../pipelines/local.yaml");
+
+/// Everything that one process runs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Config {
+    pub(crate) gateway: gateway::Config,
+    pub(crate) log: WriteAheadLog,
+    pub(crate) sampler: sampler::Config,
+    pub(crate) redact: tables::redact::Config,
+    pub(crate) lake: LakeExporter,
+    /// `None` where the extension is not switched on.
+    pub(crate) query: Option<query::Config>,
+    pub(crate) health_check: Option<HealthCheck>,
+    /// Level of the program's own log lines.
+    pub(crate) log_level: String,
+}
+
+/// A configuration and what a person should know about it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Loaded {
+    pub(crate) config: Config,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// Reads a file, or the built-in default where none is given.
+pub(crate) fn load(path: Option<&Path>) -> Result<Loaded, Error> {
+    let text = match path {
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(|source| Error::Read { path: path.to_owned(), source })?,
+        None => LOCAL_YAML.to_owned(),
+    };
+    parse(&text, &|name| std::env::var(name).ok())
+}
+
+/// Reads a configuration; `lookup` answers for the environment.
+pub(crate) fn parse(yaml: &str, lookup: env::Lookup<'_>) -> Result<Loaded, Error> {
+    let mut root = Node::parse(yaml).map_err(|e| Error::Syntax { message: e.to_string() })?;
+    let mut warnings = Vec::new();
+    env::expand(&mut root, "", lookup, &mut warnings);
+    let config = components::assemble(&root, &mut warnings)?;
+    validate(&config, &root)?;
+    Ok(Loaded { config, warnings })
+}
+
+/// What the stages check themselves, with the path and line of the component.
+fn validate(config: &Config, root: &Node) -> Result<(), Error> {
+    let line = |section: Section, id: &str| {
+        root.child(section.key()).and_then(|node| node.child(id)).map_or(0, |node| node.line)
+    };
+    let at = |section: Section, id: &str, message: String| {
+        Error::at(&format!("{}::{id}", section.key()), line(section, id), message)
+    };
+    config.sampler.validate().map_err(|e| {
+        at(Section::Processors, "tail_sampling", crate::show::text::error_chain(&e))
+    })?;
+    config
+        .redact
+        .validate()
+        .map_err(|e| at(Section::Processors, "redact", crate::show::text::error_chain(&e)))?;
+    config.gateway.validate().map_err(|e| match e {
+        gateway::Error::InvalidConfig { key, problem } if key.starts_with("intake") => {
+            Error::at(&format!("extensions::{key}"), line(Section::Extensions, "intake"), problem)
+        }
+        gateway::Error::InvalidConfig { key, problem } => {
+            Error::at(key, line(Section::Receivers, "otlp"), problem)
+        }
+        other => at(Section::Receivers, "otlp", crate::show::text::error_chain(&other)),
+    })?;
+    config
+        .lake
+        .validate()
+        .map_err(|problem| at(Section::Exporters, "lake", problem))?;
+    config.log.validate().map_err(|problem| at(Section::Extensions, "write_ahead_log", problem))?;
+    if let Some(query) = &config.query {
+        query.validate().map_err(|e| at(Section::Extensions, "query", e.to_string()))?;
+    }
+    Ok(())
+}
