@@ -1,0 +1,184 @@
+//! One release into rows.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use gateway::{Release, ReleasedLate, ReleasedSpan, ReleasedTrace};
+use otlp::attribute::{self, Value};
+use otlp::span::SpanSummary;
+use sampler::{Decision, Trigger};
+use tables::redact::Redaction;
+use tables::requests::{Request, RequestsBuilder};
+use tables::spans::{SpanInput, SpansBuilder, TraceContext};
+use tables::traces::{LossFlag, Trace, TracesBuilder};
+
+/// Builders that are reused from release to release.
+#[derive(Debug)]
+pub(super) struct Rows {
+    spans: SpansBuilder,
+    requests: RequestsBuilder,
+    traces: TracesBuilder,
+}
+
+/// The rows of one release.
+#[derive(Debug)]
+pub(super) struct Built {
+    pub(super) spans: RecordBatch,
+    pub(super) requests: RecordBatch,
+    pub(super) traces: RecordBatch,
+    /// Spans that could not be read.
+    pub(super) n_lost: u64,
+}
+
+impl Rows {
+    pub(super) fn new(redaction: &Redaction) -> Self {
+        Self {
+            spans: SpansBuilder::new(redaction),
+            requests: RequestsBuilder::new(),
+            traces: TracesBuilder::new(),
+        }
+    }
+
+    /// Every decided trace leaves one row in `traces`, every engine request one in `requests`, every
+    /// span of a sampled trace one in `spans`.
+    pub(super) fn build(&mut self, release: &Release) -> Built {
+        let mut n_lost = 0;
+        for trace in &release.decided {
+            self.trace(trace, &mut n_lost);
+        }
+        for late in &release.late {
+            self.late(late, &mut n_lost);
+        }
+        Built {
+            spans: self.spans.finish(),
+            requests: self.requests.finish(),
+            traces: self.traces.finish(),
+            n_lost,
+        }
+    }
+
+    fn trace(&mut self, trace: &ReleasedTrace, n_lost: &mut u64) {
+        let mut requests = Vec::new();
+        for span in trace.spans.iter().filter(|span| span.is_request) {
+            let followed = Followed {
+                decision: trace.decision,
+                policy: trace.policy.clone(),
+                late: false,
+            };
+            requests.extend(count_lost(request(span, followed), n_lost));
+        }
+        correlate::mark_wrappers(&mut requests);
+        for request in &requests {
+            count_lost(self.requests.append(request), n_lost);
+        }
+
+        let root = trace.spans.iter().find(|span| span.is_root).map(ReleasedSpan::at);
+        let root_summary = root.as_ref().and_then(|at| SpanSummary::read(at.span).ok());
+        let root_service = root.as_ref().and_then(|at| service_name(at.resource));
+        let summary = &trace.summary;
+        let flag = match trace.trigger {
+            Trigger::Memory => Some(LossFlag::DecidedEarly),
+            Trigger::TooLarge => Some(LossFlag::TooLarge),
+            Trigger::RootEnded
+            | Trigger::Waited
+            | Trigger::Shutdown
+            | Trigger::Late
+            | Trigger::Linked => None,
+        };
+        let row = Trace {
+            trace_id: trace.trace_id,
+            root_service_name: root_service,
+            root_name: root_summary.as_ref().map(|summary| summary.name),
+            start_time_unix_nano: summary.start_time_unix_nano,
+            end_time_unix_nano: summary.end_time_unix_nano,
+            n_spans: u64::from(summary.n_spans),
+            n_error_spans: u64::from(summary.n_error_spans),
+            n_roots: u64::from(summary.n_roots),
+            n_orphans: u64::from(summary.n_orphans),
+            size_bytes: summary.n_bytes,
+            services: &trace.services,
+            decision: trace.decision.as_str(),
+            policy: trace.policy.as_deref(),
+            trigger: trace.trigger.as_str(),
+            adjusted_count: trace.adjusted_count,
+            n_requests: requests.len() as u64,
+            main_request: correlate::main_request(&requests),
+            first_seen_unix_nano: summary.first_seen_unix_nano,
+            decided_unix_nano: trace.decided_unix_nano,
+            loss_flags: flag.as_slice(),
+            late: false,
+        };
+        count_lost(self.traces.append(&row), n_lost);
+
+        if trace.decision == Decision::Sampled {
+            let context = TraceContext { start_time_unix_nano: summary.start_time_unix_nano };
+            for span in &trace.spans {
+                self.span(span, &context, false, n_lost);
+            }
+        }
+    }
+
+    /// A late span follows its trace: it leaves its own row, the row of the trace stays as it was.
+    fn late(&mut self, late: &ReleasedLate, n_lost: &mut u64) {
+        if late.span.is_request {
+            let followed = Followed {
+                decision: late.decision,
+                policy: late.policy.clone(),
+                late: true,
+            };
+            if let Some(request) = count_lost(request(&late.span, followed), n_lost) {
+                count_lost(self.requests.append(&request), n_lost);
+            }
+        }
+        if late.decision == Decision::Sampled {
+            let at = late.span.at();
+            let start = SpanSummary::read(at.span).map_or(0, |summary| summary.start_time_unix_nano);
+            let context = TraceContext { start_time_unix_nano: start };
+            self.span(&late.span, &context, true, n_lost);
+        }
+    }
+
+    fn span(&mut self, span: &ReleasedSpan, trace: &TraceContext, late: bool, n_lost: &mut u64) {
+        let at = span.at();
+        let received_unix_nano = span.record.received_unix_nano;
+        let input = SpanInput { at: &at, trace, late, received_unix_nano };
+        count_lost(self.spans.append(&input), n_lost);
+    }
+}
+
+/// The decision that a request's span follows.
+struct Followed {
+    decision: Decision,
+    policy: Option<Arc<str>>,
+    late: bool,
+}
+
+fn request(span: &ReleasedSpan, followed: Followed) -> correlate::Result<Request> {
+    let mut request = correlate::request(&span.at())?;
+    request.decision = Some(followed.decision.as_str());
+    request.policy = followed.policy;
+    request.late = followed.late;
+    request.received_unix_nano = span.record.received_unix_nano;
+    Ok(request)
+}
+
+/// Spans were checked when they arrived, so a failure here is an error of this program: it is
+/// counted and told, and the other rows go on.
+fn count_lost<T, E: std::error::Error>(result: Result<T, E>, n_lost: &mut u64) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) => {
+            *n_lost += 1;
+            let error = crate::show::text::error_chain(&error);
+            tracing::error!(error, "an accepted span could not be stored");
+            None
+        }
+    }
+}
+
+fn service_name(resource: &[u8]) -> Option<&str> {
+    match attribute::lookup(attribute::of_resource(resource), "service.name") {
+        Some(Value::Str(name)) => Some(name),
+        _ => None,
+    }
+}
