@@ -1,0 +1,231 @@
+//! A running `whyslow serve` in a temporary folder, and what tests ask of it.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// Longest wait for a process to be ready or to end. Far more than it takes: these tests also run on
+/// machines that are shared.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// The policies of the captured traffic's oracle.
+pub(crate) const SLOW_OR_FAILED: &str = "\
+      - {name: slow, type: latency, latency: {threshold_ms: 2000}}
+      - {name: failed, type: status_code, status_code: {status_codes: [ERROR]}}
+";
+
+/// Everything is kept.
+pub(crate) const ALL: &str = "      - {name: all, type: always_sample}\n";
+
+/// The captured traffic `name`, as in `tests/data/README.md`.
+pub(crate) fn capture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data").join(name)
+}
+
+/// The command line of the binary.
+pub(crate) fn whyslow() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_whyslow"));
+    command.env_remove("RUST_LOG").env_remove("WHYSLOW_CONFIG").stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end; panics with its output if it fails.
+pub(crate) fn succeed(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+/// Where one server keeps its data, and how it decides.
+#[derive(Debug)]
+pub(crate) struct Site {
+    folder: tempfile::TempDir,
+    policies: &'static str,
+    decision_wait: &'static str,
+    shutdown: &'static str,
+}
+
+impl Site {
+    /// Decides at shutdown, on everything that was received: no test waits for a timer.
+    pub(crate) fn new(policies: &'static str) -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            policies,
+            decision_wait: "24h",
+            shutdown: "decide",
+        }
+    }
+
+    /// Decides after this time, and keeps what is undecided at shutdown.
+    pub(crate) fn deciding_after(self, decision_wait: &'static str) -> Self {
+        Self { decision_wait, shutdown: "keep", ..self }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn tables(&self) -> PathBuf {
+        self.path().join("tables")
+    }
+
+    fn write_config(&self) -> PathBuf {
+        let Self { policies, decision_wait, shutdown, .. } = self;
+        let root = self.path().display();
+        let yaml = format!(
+            "receivers:
+  otlp:
+    protocols:
+      grpc: {{endpoint: '127.0.0.1:0'}}
+      http: {{endpoint: '127.0.0.1:0'}}
+processors:
+  tail_sampling:
+    decision_wait: {decision_wait}
+    policies:
+{policies}exporters:
+  lake: {{path: '{root}/tables', commit_interval: 200ms}}
+extensions:
+  query: {{endpoint: '127.0.0.1:0'}}
+  intake: {{span_age_max: 876000h, shutdown: {shutdown}}}
+  write_ahead_log: {{directory: '{root}/log', segment_bytes: 1048576}}
+service:
+  extensions: [query, intake, write_ahead_log]
+  pipelines:
+    traces: {{receivers: [otlp], processors: [tail_sampling], exporters: [lake]}}
+"
+        );
+        let path = self.path().join("pipeline.yaml");
+        std::fs::write(&path, yaml).unwrap();
+        path
+    }
+
+    /// Starts a server here.
+    pub(crate) fn serve(&self) -> Server {
+        Server::start(&self.write_config())
+    }
+
+    /// Rows of the stored tables, without a server.
+    pub(crate) fn stored(&self, sql: &str) -> Vec<Vec<Value>> {
+        let tables = self.tables();
+        rows(whyslow().args(["sql", "--format", "json", "--data"]).arg(tables).arg(sql))
+    }
+}
+
+/// A running server; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) grpc: String,
+    pub(crate) http: String,
+    pub(crate) query: String,
+}
+
+impl Server {
+    fn start(config: &Path) -> Self {
+        let mut child = whyslow()
+            .args(["serve", "-c"])
+            .arg(config)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                eprintln!("server: {line}");
+                // The test may be over before the server's last line.
+                sender.send(line).ok();
+            }
+        });
+        loop {
+            let line = lines.recv_timeout(PATIENCE).expect("the server ends or stays silent");
+            if let Some(ready) = line.split_once("ready otlp_grpc=").map(|(_, rest)| rest) {
+                let field = |name: &str| {
+                    let text = format!("otlp_grpc={ready}");
+                    let (_, value) = text.split_once(&format!("{name}=\"")).unwrap();
+                    value.split('"').next().unwrap().to_owned()
+                };
+                return Self {
+                    child,
+                    grpc: field("otlp_grpc"),
+                    http: field("otlp_http"),
+                    query: format!("http://{}", field("query")),
+                };
+            }
+        }
+    }
+
+    /// Sends a capture with `whyslow replay`.
+    pub(crate) fn replay(&self, capture: &Path, protocol: &str, gzip: bool) -> Output {
+        let endpoint = if protocol == "grpc" { &self.grpc } else { &self.http };
+        let mut command = whyslow();
+        command.args(["replay", "--protocol", protocol, "--endpoint", endpoint]);
+        if gzip {
+            command.arg("--gzip");
+        }
+        succeed(command.arg(capture))
+    }
+
+    /// Rows of an answer over HTTP.
+    pub(crate) fn sql(&self, sql: &str) -> Vec<Vec<Value>> {
+        rows(whyslow().args(["sql", "--format", "json", "--server", &self.query, sql]))
+    }
+
+    /// Waits until a count reaches a number.
+    pub(crate) fn eventually(&self, sql: &str, expected: i64) {
+        let begin = std::time::Instant::now();
+        loop {
+            let count = self.sql(sql)[0][0].as_i64().unwrap();
+            if count == expected {
+                return;
+            }
+            assert!(begin.elapsed() < PATIENCE, "{sql}: {count}, not {expected}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM, and the wait for the end.
+    pub(crate) fn stop(mut self) {
+        let pid = self.child.id().to_string();
+        succeed(Command::new("kill").args(["-TERM", &pid]));
+        let begin = std::time::Instant::now();
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(begin.elapsed() < PATIENCE, "the server does not stop");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "the server ended with {status}");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has ended already where a test stopped it.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn rows(command: &mut Command) -> Vec<Vec<Value>> {
+    let output = succeed(command);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["truncated"], Value::Bool(false), "{command:?}");
+    serde_json::from_value(answer["rows"].clone()).unwrap()
+}
