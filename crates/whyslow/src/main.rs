@@ -1,3 +1,98 @@
-//! Placeholder until the command is written.
+//! `whyslow`: a tail-sampling trace pipeline for LLM serving. Commands and exit codes.
+//!
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | done |
+//! | 1 | it failed; the message says where and what to do |
+//! | 2, 64 | wrong usage, or a configuration that is refused |
+//!
+//! Stages live in their own crates; what connects them is [`serve::Service::start`].
 
-fn main() {}
+mod check;
+mod config;
+mod demo;
+mod generate;
+mod replay;
+mod serve;
+mod show;
+mod slow;
+mod sql;
+mod store;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use mimalloc::MiMalloc;
+use tracing_subscriber::EnvFilter;
+
+/// The allocator of the system serialises threads that free what others allocated, which is what a
+/// pipeline does.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// Configuration errors, as `sysexits.h` numbers them.
+const EXIT_CONFIG: u8 = 64;
+
+/// Why was the answer slow? OTLP traces in, tail sampling, Delta tables out, SQL.
+#[derive(Debug, Parser)]
+#[command(version, about, after_help = "Start here:\n  whyslow demo\n  whyslow serve")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Serve(serve::Args),
+    Demo(demo::Args),
+    Check(check::Args),
+    Sql(sql::Args),
+    Slow(slow::Args),
+    Replay(replay::Args),
+    Loadgen(generate::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log(&cli.command);
+    let result = match cli.command {
+        Command::Check(args) => check::run(&args),
+        Command::Serve(args) => block_on(serve::run(args)),
+        Command::Demo(args) => block_on(demo::run(args)),
+        Command::Sql(args) => block_on(sql::run(args)),
+        Command::Slow(args) => block_on(slow::run(args)),
+        Command::Replay(args) => block_on(replay::run(args)),
+        Command::Loadgen(args) => block_on(generate::run(args)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            show::print_error(&format!("whyslow: {error:#}\n"));
+            match error.downcast_ref::<config::Error>() {
+                Some(_) => ExitCode::from(EXIT_CONFIG),
+                None => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+fn block_on(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(Box::pin(command))
+}
+
+/// Log lines go to standard error; `RUST_LOG` overrides the level. Commands that talk to a person
+/// log warnings only.
+fn start_log(command: &Command) {
+    let level = match command {
+        Command::Serve(args) => config::load(args.config.as_deref())
+            .map_or_else(|_| "info".to_owned(), |loaded| loaded.config.log_level.to_lowercase()),
+        Command::Demo(_)
+        | Command::Check(_)
+        | Command::Sql(_)
+        | Command::Slow(_)
+        | Command::Replay(_)
+        | Command::Loadgen(_) => "warn".to_owned(),
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
