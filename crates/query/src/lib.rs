@@ -8,8 +8,8 @@
 //! | [`config`] | names every limit |
 //! | `statement` | parses one statement, refuses what is not a query |
 //! | `catalog`, `views` | the names that a statement may use: lake tables and the views of `storage/views` |
-//! | `profile` | chooses the needle-and-list or the scan profile from the statement |
-//! | `scan`, `pruning` | one table: files that can hold an answer, and the fresh rows |
+//! | `profile` | chooses from the statement how files are read |
+//! | `scan`, `pruning`, `fresh` | one table: files that can hold an answer, and the fresh rows |
 //! | `session` | DataFusion state of one statement: memory, spill folder, settings |
 //! | `executor` | the threads that plan and execute |
 //! | [`Engine`] | the route as one function |
@@ -43,6 +43,7 @@ mod views;
 
 mod profile;
 
+mod fresh;
 mod pruning;
 mod scan;
 

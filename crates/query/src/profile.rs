@@ -1,8 +1,9 @@
-//! Two ways to read files, chosen from the statement.
+//! Three ways to read files, chosen from the statement.
 //!
-//! - **Needle or list** evaluates filters inside the Parquet reader, cheap columns first, and declares
-//!   the order of the files, so that `WHERE trace_id = ..` decodes a few pages and `ORDER BY
-//!   start_time DESC LIMIT n` reads newest first and stops (`storage.md` 2.9: 5x and 30x).
+//! - **Needle** evaluates filters inside the Parquet reader, cheap columns first, so that
+//!   `WHERE trace_id = ..` decodes a few pages (`storage.md` 2.9: 5x).
+//! - **List** does the same and declares the order of the files, so that `ORDER BY start_time DESC
+//!   LIMIT n` reads newest first and stops (30x).
 //! - **Scan** evaluates filters on whole batches and lets threads steal files from each other, which
 //!   is 30 to 60 % faster where most rows are wanted or a filter looks into a map.
 //!
@@ -10,32 +11,53 @@
 //!
 //! 1. a filter that fixes an identifier (`trace_id = 'x'`, `request_id IN (..)`: a column with a bloom
 //!    filter) is a needle;
-//! 2. otherwise an `ORDER BY` without aggregation, windows or filters on map keys is a list;
+//! 2. otherwise an `ORDER BY` without aggregation, windows or filters on map keys is a list if it
+//!    begins with the column by which a table is sorted, else it is read like a needle;
 //! 3. everything else is a scan.
 //!
 //! A wrong choice costs time, never rows.
 
 use std::collections::HashSet;
 
+use datafusion::catalog::Session;
 use datafusion::common::Result as DataFusionResult;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
 
+use crate::pruning;
+
 /// How files are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
+    /// Filters inside the reader.
+    Needle,
     /// Filters inside the reader, order declared.
-    NeedleOrList,
+    List,
     /// Filters on batches, files shared among threads.
     Scan,
 }
 
+/// The profile of the session's statement.
+pub(crate) fn in_force(session: &dyn Session) -> Profile {
+    session
+        .config()
+        .get_extension::<Profile>()
+        .map_or(Profile::Scan, |profile| *profile)
+}
+
 /// Chooses the profile of a plan.
 pub(crate) fn of(plan: &LogicalPlan) -> DataFusionResult<Profile> {
-    let keys: HashSet<&str> = tables::all()
-        .into_iter()
+    let specs = tables::all();
+    let keys: HashSet<&str> = specs
+        .iter()
         .flat_map(|spec| spec.bloom.iter().copied())
+        .collect();
+    let leading: HashSet<&str> = specs
+        .iter()
+        .filter_map(|spec| spec.sort.first())
+        .flat_map(|key| [Some(key.column), pruning::twin(key.column)])
+        .flatten()
         .collect();
     let mut seen = Seen::default();
     plan.apply_with_subqueries(|node| {
@@ -46,7 +68,12 @@ pub(crate) fn of(plan: &LogicalPlan) -> DataFusionResult<Profile> {
                     seen.has_deep_filter |= looks_inside(condition)?;
                 }
             }
-            LogicalPlan::Sort(_) => seen.has_order = true,
+            LogicalPlan::Sort(sort) => {
+                seen.has_order = true;
+                if let Some(Expr::Column(first)) = sort.expr.first().map(|first| &first.expr) {
+                    seen.has_leading_order |= leading.contains(first.name.as_str());
+                }
+            }
             LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Distinct(_) => {
                 seen.needs_all_rows = true;
             }
@@ -61,17 +88,22 @@ pub(crate) fn of(plan: &LogicalPlan) -> DataFusionResult<Profile> {
 struct Seen {
     is_needle: bool,
     has_order: bool,
+    has_leading_order: bool,
     needs_all_rows: bool,
     has_deep_filter: bool,
 }
 
 impl Seen {
     fn profile(&self) -> Profile {
-        let is_list = self.has_order && !self.needs_all_rows && !self.has_deep_filter;
-        if self.is_needle || is_list {
-            Profile::NeedleOrList
-        } else {
+        let wants_the_first = self.has_order && !self.needs_all_rows && !self.has_deep_filter;
+        if self.is_needle {
+            Profile::Needle
+        } else if !wants_the_first {
             Profile::Scan
+        } else if self.has_leading_order {
+            Profile::List
+        } else {
+            Profile::Needle
         }
     }
 }

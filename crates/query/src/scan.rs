@@ -8,12 +8,12 @@
 //! Files keep the partition column out of the file, and DataFusion puts such columns last, the lake's
 //! schema first: [`Layout`] translates.
 //!
-//! In the needle-and-list profile the order of the files is declared: they are arranged into chains
-//! that do not overlap on the leading sort columns. Commits follow each other in time, so a few chains
-//! hold all. Above [`CHAINS_MAX`] chains or [`ORDERED_FILES_MAX`] files no order is declared;
-//! `ORDER BY .. LIMIT` then still reads the best files first, by their statistics. The order is that
-//! of the leading sort columns with statistics; a file with an absent value in one of them is a chain
-//! of its own, because absent values come first or last in a file, not in a chain.
+//! In the list profile the order of the files is declared: they are arranged into chains that do not
+//! overlap on the leading sort columns. Commits follow each other in time, so a few chains hold all.
+//! Above [`CHAINS_MAX`] chains or [`FILES_WITH_STATISTICS_MAX`] files no order is declared;
+//! `ORDER BY .. LIMIT` then still skips what cannot be among the best. The order is that of the leading
+//! sort columns with statistics; a file with an absent value in one of them is a chain of its own,
+//! because absent values come first or last in a file, not in a chain.
 
 use std::sync::{Arc, OnceLock};
 
@@ -24,7 +24,6 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::config::TableParquetOptions;
 use datafusion::common::{DataFusionError, Result as DataFusionResult, ScalarValue};
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
 use datafusion::datasource::physical_plan::{
     FileGroup, FileScanConfig, FileScanConfigBuilder, ParquetSource,
@@ -38,13 +37,16 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::union::UnionExec;
 use lake::DataFile;
+use tables::SortKey;
 
+use crate::fresh;
+use crate::profile::{self, Profile};
 use crate::pruning;
 use crate::session;
 
-/// Files above which no order is declared: per-file statistics of all columns are held while
-/// planning, some 20 KiB each.
-const ORDERED_FILES_MAX: usize = 2048;
+/// Files above which they get no statistics, and so no order: those of all columns are held while
+/// planning, some 20 KiB for each file.
+const FILES_WITH_STATISTICS_MAX: usize = 2048;
 
 /// Chains above which no order is declared: each chain is an open file in the merge.
 const CHAINS_MAX: usize = 32;
@@ -75,6 +77,7 @@ impl LakeTable {
         state: &dyn Session,
         files: &[&DataFile],
         projection: Option<&Vec<usize>>,
+        orders: &[Vec<SortKey>],
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let parquet = &state.config_options().execution.parquet;
@@ -94,18 +97,20 @@ impl LakeTable {
             .with_parquet_file_reader_factory(Arc::new(reader));
 
         let target = state.config().target_partitions();
-        let orderings = if parquet.pushdown_filters {
-            self.orderings()
-        } else {
-            Vec::new()
-        };
-        let chains = match orderings.first() {
-            Some(ordering) => self.chains(files, ordering, target)?,
+        let chains = match orders.first() {
+            Some(keys) => self.chains(files, keys, target)?,
             None => None,
         };
         let (groups, orderings) = match chains {
-            Some(chains) => (chains, orderings),
-            None => (self.groups(files, target)?, Vec::new()),
+            Some(chains) => {
+                let stored = self.layout.stored.table_schema();
+                let orderings = orders.iter().filter_map(|keys| lex_ordering(keys, stored));
+                (chains, orderings.collect())
+            }
+            None => (
+                self.groups(files, target, parquet.pushdown_filters)?,
+                Vec::new(),
+            ),
         };
         let indices: Vec<usize> = match projection {
             Some(projection) => projection.clone(),
@@ -127,7 +132,7 @@ impl LakeTable {
 
     /// The order of rows in a file, as far as statistics can show it of files, and the same order on
     /// the twin of its first column.
-    fn orderings(&self) -> Vec<LexOrdering> {
+    fn orders(&self) -> Vec<Vec<SortKey>> {
         let spec = self.table.spec();
         let is_known = |column: &str| {
             let twin = pruning::twin(column);
@@ -135,54 +140,48 @@ impl LakeTable {
                 .iter()
                 .any(|known| *known == column || Some(*known) == twin)
         };
-        let keys = spec.sort.iter().take_while(|key| is_known(key.column));
-        let ordering = keys.map_while(|key| self.sort_by(key.column, key.descending));
-        let twin = spec.sort.first().and_then(|key| {
-            LexOrdering::new([self.sort_by(pruning::twin(key.column)?, key.descending)?])
-        });
-        LexOrdering::new(ordering)
-            .into_iter()
-            .flat_map(|first| [Some(first), twin.clone()])
-            .flatten()
-            .collect()
-    }
-
-    fn sort_by(&self, column: &str, descending: bool) -> Option<PhysicalSortExpr> {
-        let index = self.layout.stored.table_schema().index_of(column).ok()?;
-        // As the lake sorts, which is also the default of SQL.
-        let options = SortOptions {
-            descending,
-            nulls_first: descending,
+        let keys: Vec<SortKey> = spec
+            .sort
+            .iter()
+            .copied()
+            .take_while(|key| is_known(key.column))
+            .collect();
+        let Some(first) = keys.first().copied() else {
+            return Vec::new();
         };
-        Some(PhysicalSortExpr::new(
-            Arc::new(Column::new(column, index)),
-            options,
-        ))
+        let twin = pruning::twin(first.column);
+        let twin = twin.map(|column| {
+            vec![SortKey {
+                column,
+                descending: first.descending,
+            }]
+        });
+        [Some(keys), twin].into_iter().flatten().collect()
     }
 
     /// Files in chains without overlap, or `None` where declaring an order does not pay.
     fn chains(
         &self,
         files: &[&DataFile],
-        ordering: &LexOrdering,
+        keys: &[SortKey],
         target: usize,
     ) -> DataFusionResult<Option<Vec<FileGroup>>> {
-        if files.len() > ORDERED_FILES_MAX {
+        let stored = self.layout.stored.table_schema();
+        let Some(ordering) = lex_ordering(keys, stored) else {
+            return Ok(None);
+        };
+        if files.len() > FILES_WITH_STATISTICS_MAX {
             return Ok(None);
         }
         let has_all_values = |file: &DataFile| {
-            ordering.iter().all(|key| {
-                let column = key.expr.downcast_ref::<Column>();
-                let known = column.and_then(|column| pruning::known(file, column.name()));
+            keys.iter().all(|key| {
+                let known = pruning::known(file, key.column);
                 known.is_some_and(|known| known.null_count == Some(0))
             })
         };
         let (mut full, mut alone) = (Vec::new(), Vec::new());
         for &file in files {
-            let statistics = pruning::file_statistics(file, &self.layout);
-            let partitioned = self
-                .partitioned(file)?
-                .with_statistics(Arc::new(statistics));
+            let partitioned = self.partitioned(file, true)?;
             if has_all_values(file) {
                 full.push(partitioned);
             } else {
@@ -190,9 +189,9 @@ impl LakeTable {
             }
         }
         let chains = FileScanConfig::split_groups_by_statistics_with_target_partitions(
-            self.layout.stored.table_schema(),
+            stored,
             &[FileGroup::new(full)],
-            ordering,
+            &ordering,
             target.max(1),
         );
         // An error means that bounds of a sort column are missing.
@@ -203,19 +202,30 @@ impl LakeTable {
         Ok(chains.filter(|chains| chains.len() <= CHAINS_MAX.max(target)))
     }
 
-    /// Files spread over the partitions, newest commit first in each.
-    fn groups(&self, files: &[&DataFile], target: usize) -> DataFusionResult<Vec<FileGroup>> {
+    /// Files spread over the partitions, newest commit first in each. Statistics let a
+    /// `ORDER BY .. LIMIT` begin with the best files.
+    fn groups(
+        &self,
+        files: &[&DataFile],
+        target: usize,
+        has_statistics: bool,
+    ) -> DataFusionResult<Vec<FileGroup>> {
+        let has_statistics = has_statistics && files.len() <= FILES_WITH_STATISTICS_MAX;
         let n_groups = files.len().min(target.max(1));
         let mut groups: Vec<Vec<PartitionedFile>> = vec![Vec::new(); n_groups];
         for (file_idx, &file) in files.iter().rev().enumerate() {
             if let Some(group) = groups.get_mut(file_idx % n_groups.max(1)) {
-                group.push(self.partitioned(file)?);
+                group.push(self.partitioned(file, has_statistics)?);
             }
         }
         Ok(groups.into_iter().map(FileGroup::new).collect())
     }
 
-    fn partitioned(&self, file: &DataFile) -> DataFusionResult<PartitionedFile> {
+    fn partitioned(
+        &self,
+        file: &DataFile,
+        has_statistics: bool,
+    ) -> DataFusionResult<PartitionedFile> {
         let path = self
             .table
             .object_path(file)
@@ -224,6 +234,10 @@ impl LakeTable {
         partitioned.object_meta.location = path;
         if self.layout.partition_idx.is_some() {
             partitioned.partition_values = vec![ScalarValue::Date32(file.date)];
+        }
+        if has_statistics {
+            let statistics = pruning::file_statistics(file, &self.layout);
+            partitioned = partitioned.with_statistics(Arc::new(statistics));
         }
         Ok(partitioned)
     }
@@ -256,29 +270,48 @@ impl TableProvider for LakeTable {
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let view = self.view.get_or_init(|| self.table.view());
         let files = pruning::files_that_can_match(state, &view.files, filters, &self.layout)?;
+        let orders = match profile::in_force(state) {
+            Profile::List => self.orders(),
+            Profile::Needle | Profile::Scan => Vec::new(),
+        };
         let mut parts: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
         if !files.is_empty() {
-            parts.push(self.scan_files(state, &files, projection, limit)?);
+            parts.push(self.scan_files(state, &files, projection, &orders, limit)?);
         }
         if !view.fresh.is_empty() {
-            let rows = MemorySourceConfig::try_new(
-                &[view.fresh.clone()],
-                Arc::clone(&self.layout.schema),
-                projection.cloned(),
-            )?;
-            parts.push(DataSourceExec::from_data_source(rows.with_limit(limit)));
+            parts.push(fresh::scan(
+                &view.fresh,
+                &self.layout,
+                projection,
+                &orders,
+                limit,
+            )?);
         }
         match parts.len() {
-            0 => {
-                let schema = match projection {
-                    Some(projection) => Arc::new(self.layout.schema.project(projection)?),
-                    None => Arc::clone(&self.layout.schema),
-                };
-                Ok(Arc::new(EmptyExec::new(schema)))
-            }
+            0 => Ok(Arc::new(EmptyExec::new(self.layout.projected(projection)?))),
             1 => Ok(parts.remove(0)),
             _ => UnionExec::try_new(parts),
         }
+    }
+}
+
+/// An order on the columns of a schema; `None` if it lacks one of them.
+pub(crate) fn lex_ordering(keys: &[SortKey], schema: &Schema) -> Option<LexOrdering> {
+    let keys = keys
+        .iter()
+        .map(|key| {
+            let column = Column::new(key.column, schema.index_of(key.column).ok()?);
+            Some(PhysicalSortExpr::new(Arc::new(column), sort_options(*key)))
+        })
+        .collect::<Option<Vec<_>>>()?;
+    LexOrdering::new(keys)
+}
+
+/// As the lake sorts, which is also the default of SQL.
+pub(crate) fn sort_options(key: SortKey) -> SortOptions {
+    SortOptions {
+        descending: key.descending,
+        nulls_first: key.descending,
     }
 }
 
@@ -314,6 +347,14 @@ impl Layout {
             stored,
             partition_idx,
         }
+    }
+
+    /// The columns of a projection, or all.
+    pub(crate) fn projected(&self, projection: Option<&Vec<usize>>) -> DataFusionResult<SchemaRef> {
+        Ok(match projection {
+            Some(projection) => Arc::new(self.schema.project(projection)?),
+            None => Arc::clone(&self.schema),
+        })
     }
 
     /// Index in `stored` of the column at `index` of `schema`.

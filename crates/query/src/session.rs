@@ -115,9 +115,10 @@ impl Sessions {
 /// Turns a state to the profile of its statement; must be called before physical planning.
 pub(crate) fn set_profile(state: &mut SessionState, profile: Profile) {
     let push_down = match profile {
-        Profile::NeedleOrList => true,
+        Profile::Needle | Profile::List => true,
         Profile::Scan => false,
     };
+    state.config_mut().set_extension(Arc::new(profile));
     let options = state.config_mut().options_mut();
     options.execution.parquet.pushdown_filters = push_down;
     options.execution.parquet.reorder_filters = push_down;
