@@ -94,14 +94,15 @@ impl<'a> Iterator for SpansAt<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let (&next, later) = self.wanted.split_first()?;
+            let &next = self.wanted.first()?;
             match self.walk.step(|end| next < end) {
                 Ok(Some(span)) if span.offset < next => {}
                 Ok(Some(span)) => {
                     // Offsets below this span's begin no span.
                     let passed = self.wanted.partition_point(|wanted| *wanted <= span.offset);
-                    self.wanted = self.wanted.get(passed..).unwrap_or(later);
-                    if next == span.offset {
+                    let (passed, wanted) = self.wanted.split_at_checked(passed)?;
+                    self.wanted = wanted;
+                    if passed.last() == Some(&span.offset) {
                         return Some(Ok(span));
                     }
                 }
