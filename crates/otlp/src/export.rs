@@ -167,3 +167,6 @@ pub fn check(signal: Signal, body: &[u8], limits: &Limits) -> Result<Checked> {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -417,3 +417,6 @@ fn is_long_text(bytes: &[u8]) -> bool {
 pub(crate) const fn low_half(number: u64) -> u32 {
     number as u32
 }
+
+#[cfg(test)]
+mod tests;
