@@ -3,7 +3,6 @@
 //! The receiver's keys are the Collector's (`receivers.otlp`); `intake` is ours. Unset keys have the
 //! defaults of [`Default`]; unknown keys are errors.
 
-mod duration;
 
 use std::time::Duration;
 
@@ -137,19 +136,19 @@ pub struct Intake {
     pub release_backlog_spans_max: u64,
     /// How often the log is synced to the disk. A power failure loses at most this much. `0s` syncs before
     /// each acknowledgement. Default `1s`.
-    #[serde(deserialize_with = "duration::deserialize")]
+    #[serde(deserialize_with = "sampler::duration::deserialize")]
     pub sync_interval: Duration,
     /// How long the body of an export may take to arrive. Default `30s`.
-    #[serde(deserialize_with = "duration::deserialize")]
+    #[serde(deserialize_with = "sampler::duration::deserialize")]
     pub body_timeout: Duration,
     /// How long open requests may take to finish at shutdown. Default `10s`.
-    #[serde(deserialize_with = "duration::deserialize")]
+    #[serde(deserialize_with = "sampler::duration::deserialize")]
     pub shutdown_timeout: Duration,
     /// A span that starts or ends longer ago is rejected. Default `8784h` (366 days).
-    #[serde(deserialize_with = "duration::deserialize")]
+    #[serde(deserialize_with = "sampler::duration::deserialize")]
     pub span_age_max: Duration,
     /// A span that starts or ends further in the future is rejected. Default `1h`.
-    #[serde(deserialize_with = "duration::deserialize")]
+    #[serde(deserialize_with = "sampler::duration::deserialize")]
     pub span_ahead_max: Duration,
     /// What happens to undecided traces at shutdown: `keep` (default) or `decide`.
     pub shutdown: Shutdown,

@@ -146,8 +146,11 @@ impl Visitor<'_> for DurationVisitor {
     }
 }
 
-/// For `#[serde(deserialize_with)]`.
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+/// For `#[serde(deserialize_with)]`: a duration such as `10s` or `1m30s`.
+///
+/// # Errors
+/// What is wrong with the text, with an example of a right one.
+pub fn deserialize<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Duration, D::Error> {
     deserializer.deserialize_any(DurationVisitor)

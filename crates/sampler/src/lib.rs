@@ -24,7 +24,7 @@ mod atoms;
 mod config;
 mod decided;
 mod decision;
-mod duration;
+pub mod duration;
 mod error;
 mod go_regex;
 mod keyed_hash;
