@@ -201,9 +201,9 @@ async fn ask(service: &Service, sql: &str) -> anyhow::Result<Vec<RecordBatch>> {
 }
 
 async fn table(service: &Service, sql: &str) -> anyhow::Result<String> {
-    let stream = service.engine.sql(sql).await?;
-    let schema = stream.schema();
-    let batches: Vec<RecordBatch> = stream.try_collect().await?;
+    let answer = service.engine.answer(sql, None).await?;
+    let schema = Arc::clone(answer.schema());
+    let batches: Vec<RecordBatch> = answer.try_collect().await?;
     Ok(Table::of_batches(&schema, &batches, CELL_CHARS_MAX)?.to_string())
 }
 

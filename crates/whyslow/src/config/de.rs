@@ -67,14 +67,6 @@ impl<'a> De<'a> {
     }
 }
 
-macro_rules! forward_to_any {
-    ($($method:ident)*) => {$(
-        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
-            self.deserialize_any(visitor)
-        }
-    )*};
-}
-
 impl<'de> Deserializer<'de> for De<'_> {
     type Error = Fault;
 
@@ -159,19 +151,8 @@ impl<'de> Deserializer<'de> for De<'_> {
         visitor.visit_unit()
     }
 
-    forward_to_any! {
-        deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64
-        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_f32
-        deserialize_f64 deserialize_char deserialize_bytes deserialize_byte_buf deserialize_unit
-        deserialize_identifier
-    }
-
-    fn deserialize_unit_struct<V: Visitor<'de>>(
-        self,
-        _name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Fault> {
-        self.deserialize_any(visitor)
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char bytes byte_buf unit unit_struct identifier
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(

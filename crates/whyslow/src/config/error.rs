@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub(crate) enum Error {
     /// The file could not be read.
-    #[error("cannot read the configuration file `{}`", path.display())]
+    #[error("cannot read the configuration file `{}`", .path.display())]
     Read {
         path: PathBuf,
         #[source]
@@ -123,7 +123,10 @@ pub(crate) fn unknown<'a>(
 fn nearest<'a>(known: impl Iterator<Item = &'a str>, found: &str) -> Option<&'a str> {
     known
         .map(|word| (distance(word, found), word))
-        .filter(|(d, word)| *d <= word.len().max(found.len()) / 3 + 1 || word.starts_with(found) || found.starts_with(word))
+        .filter(|(d, word)| {
+            let is_close = *d <= word.len().max(found.len()) / 3 + 1;
+            is_close || word.starts_with(found) || found.starts_with(word)
+        })
         .min_by_key(|(d, _)| *d)
         .map(|(_, word)| word)
 }

@@ -24,7 +24,7 @@ mod tests;
 use std::path::Path;
 
 pub(crate) use components::{HealthCheck, LakeExporter, WriteAheadLog};
-pub(crate) use error::{Error, Fault, Warning};
+pub(crate) use error::{Error, Warning};
 
 use components::Section;
 use tree::Node;
