@@ -5,7 +5,7 @@ use wal::Disk;
 
 use crate::{
     holds::SegmentCounter,
-    ingest::{Effect, Effects, Ingest, Uncommitted},
+    ingest::{Effects, Ingest, Uncommitted},
     metrics,
     record::{DecidedTrace, DecisionRecord, LateSpan},
     release::{Plan, PlannedTrace},
