@@ -3,7 +3,6 @@
 //! The receiver's keys are the Collector's (`receivers.otlp`); `intake` is ours. Unset keys have the
 //! defaults of [`Default`]; unknown keys are errors.
 
-
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};

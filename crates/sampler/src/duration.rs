@@ -150,9 +150,7 @@ impl Visitor<'_> for DurationVisitor {
 ///
 /// # Errors
 /// What is wrong with the text, with an example of a right one.
-pub fn deserialize<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Duration, D::Error> {
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     deserializer.deserialize_any(DurationVisitor)
 }
 

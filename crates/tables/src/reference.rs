@@ -116,6 +116,9 @@ mod tests {
         }
         let stored = fs::read_to_string(&path).unwrap_or_default();
         let is_equal = stored == expected;
-        assert!(is_equal, "storage/README.md is old; UPDATE_EXPECT=1 cargo test -p tables writes it");
+        assert!(
+            is_equal,
+            "storage/README.md is old; UPDATE_EXPECT=1 cargo test -p tables writes it"
+        );
     }
 }

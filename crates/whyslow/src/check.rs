@@ -20,9 +20,12 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let loaded = config::load(args.config.as_deref())?;
-    let name = args.config.as_ref().map_or("the built-in default".to_owned(), |path| {
-        format!("`{}`", path.display())
-    });
+    let name = args
+        .config
+        .as_ref()
+        .map_or("the built-in default".to_owned(), |path| {
+            format!("`{}`", path.display())
+        });
     show::print(&describe(&name, &loaded))?;
     Ok(())
 }
@@ -61,7 +64,11 @@ fn describe(name: &str, loaded: &Loaded) -> String {
     ));
     line(format!("  decide    {}", waits(&config.sampler)));
     for policy in &config.sampler.policies {
-        line(format!("            keep by `{}`: {}", policy.name, policy_type(&policy.policy_type)));
+        line(format!(
+            "            keep by `{}`: {}",
+            policy.name,
+            policy_type(&policy.policy_type)
+        ));
     }
     let content = match config.redact.content {
         tables::redact::Content::Drop => "prompts and completions dropped",
@@ -70,7 +77,9 @@ fn describe(name: &str, loaded: &Loaded) -> String {
     let cut = config
         .redact
         .value_bytes_max
-        .map_or("values whole".to_owned(), |max| format!("values cut at {max} bytes"));
+        .map_or("values whole".to_owned(), |max| {
+            format!("values cut at {max} bytes")
+        });
     line(format!("  redact    {content}, {cut}"));
     line(format!(
         "  store     Delta tables at {}, committed every {:?} or {}",
@@ -83,17 +92,25 @@ fn describe(name: &str, loaded: &Loaded) -> String {
             "  query     SQL, /healthz, /readyz and /metrics on http://{}",
             query.endpoint
         )),
-        None => line("  query     off: the extension `query` is not in `service.extensions`".to_owned()),
+        None => {
+            line("  query     off: the extension `query` is not in `service.extensions`".to_owned())
+        }
     }
     if let Some(health) = &config.health_check {
-        line(format!("  health    http://{}{}", health.endpoint, health.path));
+        line(format!(
+            "  health    http://{}{}",
+            health.endpoint, health.path
+        ));
     }
     out
 }
 
 fn waits(sampler: &sampler::Config) -> String {
     let mut out = format!("{:?} after a trace's first span", sampler.decision_wait);
-    if let Some(wait) = sampler.decision_wait_after_root_received.filter(|wait| !wait.is_zero()) {
+    if let Some(wait) = sampler
+        .decision_wait_after_root_received
+        .filter(|wait| !wait.is_zero())
+    {
         // Writing to a `String` cannot fail.
         write!(out, ", or {wait:?} after its root").ok();
     }
@@ -120,12 +137,23 @@ fn policy_type(policy: &sampler::PolicyType) -> String {
             format!("a span with status {}", codes.status_codes.join(" or "))
         }
         sampler::PolicyType::StringAttribute(string) => {
-            let not = if string.invert_match { "no span with " } else { "" };
-            format!("{not}the attribute `{}` matching {}", string.key, string.values.join(" or "))
+            let not = if string.invert_match {
+                "no span with "
+            } else {
+                ""
+            };
+            format!(
+                "{not}the attribute `{}` matching {}",
+                string.key,
+                string.values.join(" or ")
+            )
         }
         sampler::PolicyType::And(and) => {
-            let all: Vec<String> =
-                and.and_sub_policy.iter().map(|sub| policy_type(&sub.policy_type)).collect();
+            let all: Vec<String> = and
+                .and_sub_policy
+                .iter()
+                .map(|sub| policy_type(&sub.policy_type))
+                .collect();
             all.join(" and ")
         }
     }

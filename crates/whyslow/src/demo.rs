@@ -61,7 +61,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let (Some(grpc), Some(query)) = (service.gateway.grpc_addr, service.query_addr) else {
         bail!("the default pipeline lacks a listener");
     };
-    say(&format!("  OTLP/gRPC {grpc}, SQL http://{query}/v1/sql, tables {tables}"))?;
+    say(&format!(
+        "  OTLP/gRPC {grpc}, SQL http://{query}/v1/sql, tables {tables}"
+    ))?;
 
     let shown = show_all(&capture, &service, &grpc.to_string()).await;
     if shown.is_ok() {
@@ -91,19 +93,28 @@ async fn show_all(capture: &Capture, service: &Service, grpc: &str) -> anyhow::R
     ))?;
     say("Waiting until every trace is decided and in the tables ...")?;
     wait_until_stored(service, begin).await?;
-    say(&format!("  done {} after the first byte\n", text::duration(begin.elapsed())))?;
+    say(&format!(
+        "  done {} after the first byte\n",
+        text::duration(begin.elapsed())
+    ))?;
 
     say("What came in, what was kept and why:")?;
     say(&table(service, DECISIONS).await?)?;
     say("The failed and the slowest requests:")?;
-    let batches = ask(service, &slow::statement(Duration::from_secs(3600), None, 10)).await?;
+    let batches = ask(
+        service,
+        &slow::statement(Duration::from_secs(3600), None, 10),
+    )
+    .await?;
     let (lines, _) = slow::table(&batches)?;
     say(&lines.to_string())?;
     let Some(trace_id) = first_text(&ask(service, SLOWEST_KEPT).await?) else {
         bail!("no trace was kept");
     };
     let trace_id = TraceId::parse_hex(&trace_id)?;
-    say(&format!("Where the slowest kept trace {trace_id} spent its time:"))?;
+    say(&format!(
+        "Where the slowest kept trace {trace_id} spent its time:"
+    ))?;
     let spans = timeline::spans_of_batches(&ask(service, &timeline::statement(trace_id)).await?)?;
     say(&timeline::render(&spans, WIDTH))
 }
@@ -141,8 +152,12 @@ fn capture_folder(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     if let Some(folder) = given {
         return Ok(folder);
     }
-    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(CAPTURE);
-    let found = [PathBuf::from(CAPTURE), checkout].into_iter().find(|folder| folder.is_dir());
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(CAPTURE);
+    let found = [PathBuf::from(CAPTURE), checkout]
+        .into_iter()
+        .find(|folder| folder.is_dir());
     found.with_context(|| {
         format!("`{CAPTURE}` is not here; run this in a checkout, or name a folder with --capture")
     })
@@ -163,13 +178,17 @@ async fn send(capture: &Capture, grpc: &str) -> anyhow::Result<u64> {
             latest = latest.max(end);
         }
     }
-    let now_ns = system_now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
+    let now_ns = system_now()
+        .duration_since(UNIX_EPOCH)
+        .context("the clock is before 1970")?;
     let shift = i128::try_from(now_ns.as_nanos())? - i128::from(latest);
     let mut progress = Progress::new(requests.len() as u64, "requests");
     let mut n_spans = 0;
     for mut request in requests {
         otlp::retime::shift(&mut request.body, Signal::Traces, shift)?;
-        let exported = client.export(Signal::Traces, Bytes::from(request.body)).await?;
+        let exported = client
+            .export(Signal::Traces, Bytes::from(request.body))
+            .await?;
         if exported.n_rejected > 0 {
             progress.line(&format!("{} spans were rejected", exported.n_rejected));
         }
@@ -190,7 +209,9 @@ async fn wait_until_stored(service: &Service, begin: Instant) -> anyhow::Result<
             return Ok(());
         }
         if begin.elapsed() > PATIENCE {
-            bail!("after {PATIENCE:?} {stored} of {decided} traces are stored; this machine is very busy or a stage is stuck");
+            bail!(
+                "after {PATIENCE:?} {stored} of {decided} traces are stored; this machine is very busy or a stage is stuck"
+            );
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -231,7 +252,10 @@ fn now() -> Instant {
     Instant::now()
 }
 
-#[expect(clippy::disallowed_methods, reason = "the capture is moved to the present")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the capture is moved to the present"
+)]
 fn system_now() -> SystemTime {
     SystemTime::now()
 }

@@ -23,7 +23,12 @@ const BATCH: u32 = 100;
 #[command(after_help = "Example:\n  whyslow loadgen --rate 20 --requests 1000")]
 pub(crate) struct Args {
     /// Server to send to.
-    #[arg(long, value_name = "URL|HOST:PORT", default_value = "127.0.0.1:4317", env = "WHYSLOW_ENDPOINT")]
+    #[arg(
+        long,
+        value_name = "URL|HOST:PORT",
+        default_value = "127.0.0.1:4317",
+        env = "WHYSLOW_ENDPOINT"
+    )]
     endpoint: String,
     /// Requests a second, on average.
     #[arg(long, default_value = "5")]
@@ -61,10 +66,16 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
                     return report(&endpoint, n_requests, n_spans);
                 }
             }
-            let sent = client.export(Signal::Traces, Bytes::from(export.body)).await;
+            let sent = client
+                .export(Signal::Traces, Bytes::from(export.body))
+                .await;
             let exported = sent.with_context(|| format!("send to {endpoint}"))?;
             if exported.n_rejected > 0 {
-                bail!("{endpoint} rejected {} spans: {}", exported.n_rejected, exported.message.unwrap_or_default());
+                bail!(
+                    "{endpoint} rejected {} spans: {}",
+                    exported.n_rejected,
+                    exported.message.unwrap_or_default()
+                );
             }
             n_spans += u64::from(export.n_spans);
         }
@@ -88,6 +99,8 @@ fn report(endpoint: &Endpoint, n_requests: u64, n_spans: u64) -> anyhow::Result<
 
 #[expect(clippy::disallowed_methods, reason = "the traffic begins now")]
 fn now_unix_nano() -> anyhow::Result<u64> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .context("the clock is before 1970")?;
     u64::try_from(since.as_nanos()).context("the clock is far in the future")
 }

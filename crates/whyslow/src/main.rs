@@ -35,7 +35,11 @@ const EXIT_CONFIG: u8 = 64;
 
 /// Why was the answer slow? OTLP traces in, tail sampling, Delta tables out, SQL.
 #[derive(Debug, Parser)]
-#[command(version, about, after_help = "Start here:\n  whyslow demo\n  whyslow serve")]
+#[command(
+    version,
+    about,
+    after_help = "Start here:\n  whyslow demo\n  whyslow serve"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -77,15 +81,20 @@ fn main() -> ExitCode {
 }
 
 fn block_on(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(Box::pin(command))
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?
+        .block_on(Box::pin(command))
 }
 
 /// Log lines go to standard error; `RUST_LOG` overrides the level. Commands that talk to a person
 /// log warnings only.
 fn start_log(command: &Command) {
     let level = match command {
-        Command::Serve(args) => config::load(args.config.as_deref())
-            .map_or_else(|_| "info".to_owned(), |loaded| loaded.config.log_level.to_lowercase()),
+        Command::Serve(args) => config::load(args.config.as_deref()).map_or_else(
+            |_| "info".to_owned(),
+            |loaded| loaded.config.log_level.to_lowercase(),
+        ),
         Command::Demo(_)
         | Command::Check(_)
         | Command::Sql(_)
@@ -94,5 +103,8 @@ fn start_log(command: &Command) {
         | Command::Loadgen(_) => "warn".to_owned(),
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
 }

@@ -93,8 +93,7 @@ impl Service {
         let lake = Arc::new(lake);
 
         // 9. commit <- 7. tables, 8. correlate
-        let store =
-            Store::open(&lake, &instance, config.lake.clone(), &config.redact).await?;
+        let store = Store::open(&lake, &instance, config.lake.clone(), &config.redact).await?;
         let store_metrics = store.metrics();
 
         // 1. receive, 2. admit, 3. append, 4. index, 5. decide, 6. release
@@ -116,7 +115,10 @@ impl Service {
         let engine_config = config.query.clone().unwrap_or_default();
         let engine = Arc::new(query::Engine::new(Arc::clone(&lake), &engine_config)?);
         let refresher = tokio::spawn(refresh(Arc::clone(&lake)));
-        let ops = ops::Ops { gateway: gateway.clone(), store: store_metrics };
+        let ops = ops::Ops {
+            gateway: gateway.clone(),
+            store: store_metrics,
+        };
         let mut servers = Vec::new();
         let mut query_addr = None;
         if let Some(query) = &config.query {
@@ -129,7 +131,10 @@ impl Service {
         if let Some(health) = &config.health_check {
             let listener = bind("extensions::health_check::endpoint", &health.endpoint).await?;
             health_addr = Some(listener.local_addr()?);
-            servers.push(ops::Server::spawn(listener, ops::health_router(&health.path, ops)));
+            servers.push(ops::Server::spawn(
+                listener,
+                ops::health_router(&health.path, ops),
+            ));
         }
         Ok(Self {
             gateway,
@@ -145,7 +150,8 @@ impl Service {
 
     /// Says where everything is.
     fn announce(&self) {
-        let addr = |addr: Option<SocketAddr>| addr.map_or("off".to_owned(), |addr| addr.to_string());
+        let addr =
+            |addr: Option<SocketAddr>| addr.map_or("off".to_owned(), |addr| addr.to_string());
         tracing::info!(
             otlp_grpc = addr(self.gateway.grpc_addr),
             otlp_http = addr(self.gateway.http_addr),
@@ -160,7 +166,9 @@ impl Service {
     /// handed on.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         let stopped = self.gateway.shutdown().await;
-        self.store.await.context("the exporter `lake` ended early")?;
+        self.store
+            .await
+            .context("the exporter `lake` ended early")?;
         self.refresher.abort();
         for server in self.servers {
             server.stop(QUERY_GRACE).await;
@@ -184,7 +192,10 @@ async fn refresh(lake: Arc<Lake>) {
         for table in lake.tables() {
             if let Err(error) = table.refresh().await {
                 let error = crate::show::text::error_chain(&error);
-                tracing::warn!(error, "commits of other processes cannot be read at the moment");
+                tracing::warn!(
+                    error,
+                    "commits of other processes cannot be read at the moment"
+                );
             }
         }
     }

@@ -55,11 +55,17 @@ impl Metrics {
         );
         for (name, rows) in NAMES.iter().zip(&self.rows) {
             let rows = rows.load(Ordering::Relaxed);
-            out.push_str(&format!("lake_rows_committed_total{{table=\"{name}\"}} {rows}\n"));
+            out.push_str(&format!(
+                "lake_rows_committed_total{{table=\"{name}\"}} {rows}\n"
+            ));
         }
         let counters = [
             ("lake_commits_total", "Commits made.", &self.commits),
-            ("lake_commit_failures_total", "Commits that failed; rows wait.", &self.commit_failures),
+            (
+                "lake_commit_failures_total",
+                "Commits that failed; rows wait.",
+                &self.commit_failures,
+            ),
             (
                 "lake_rows_lost_total",
                 "Spans that were accepted and could not be read as a row: an error of this program.",
@@ -68,7 +74,9 @@ impl Metrics {
         ];
         for (name, help, value) in counters {
             let value = value.load(Ordering::Relaxed);
-            out.push_str(&format!("# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n"));
+            out.push_str(&format!(
+                "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n"
+            ));
         }
         out
     }
@@ -110,12 +118,18 @@ impl Store {
     ) -> anyhow::Result<Self> {
         let mut targets = Vec::with_capacity(NAMES.len());
         for name in NAMES {
-            let table = lake.table(name).with_context(|| format!("the lake lacks `{name}`"))?;
+            let table = lake
+                .table(name)
+                .with_context(|| format!("the lake lacks `{name}`"))?;
             let committed = table.committed_sequence(app_id).await?.unwrap_or(0);
-            targets.push(Target { table: Arc::clone(table), committed });
+            targets.push(Target {
+                table: Arc::clone(table),
+                committed,
+            });
         }
-        let targets: [Target; 3] =
-            targets.try_into().map_err(|_| anyhow::anyhow!("the lake lacks a table"))?;
+        let targets: [Target; 3] = targets
+            .try_into()
+            .map_err(|_| anyhow::anyhow!("the lake lacks a table"))?;
         let redaction = tables::redact::Redaction::new(redact)?;
         Ok(Self {
             targets,
@@ -131,7 +145,11 @@ impl Store {
 
     /// The highest sequence that every table has; where a table never had a row, nothing is known.
     pub(crate) fn committed_through(&self) -> i64 {
-        self.targets.iter().map(|target| target.committed).min().unwrap_or(0)
+        self.targets
+            .iter()
+            .map(|target| target.committed)
+            .min()
+            .unwrap_or(0)
     }
 
     pub(crate) fn metrics(&self) -> Arc<Metrics> {
@@ -160,14 +178,18 @@ impl Store {
             }
             tokio::time::sleep(RETRY_FIRST).await;
         }
-        tracing::warn!("rows could not be committed at shutdown; the next start takes them from the log");
+        tracing::warn!(
+            "rows could not be committed at shutdown; the next start takes them from the log"
+        );
     }
 
     fn take(&mut self, release: &Release) {
         // Building rows is plain computing: the runtime's other tasks get another thread meanwhile.
         let built = tokio::task::block_in_place(|| self.rows.build(release));
         if built.n_lost > 0 {
-            self.metrics.rows_lost.fetch_add(built.n_lost, Ordering::Relaxed);
+            self.metrics
+                .rows_lost
+                .fetch_add(built.n_lost, Ordering::Relaxed);
         }
         let batches: [RecordBatch; 3] = [built.spans, built.requests, built.traces];
         for (target, batch) in self.targets.iter().zip(batches) {
@@ -182,7 +204,10 @@ impl Store {
     }
 
     fn fresh_bytes(&self) -> u64 {
-        self.targets.iter().map(|target| target.table.fresh_bytes()).sum()
+        self.targets
+            .iter()
+            .map(|target| target.table.fresh_bytes())
+            .sum()
     }
 
     fn is_full(&self) -> bool {
@@ -190,13 +215,16 @@ impl Store {
     }
 
     fn is_due(&self) -> bool {
-        let Some(since) = self.waiting_since else { return false };
+        let Some(since) = self.waiting_since else {
+            return false;
+        };
         let waited = since.elapsed();
         match self.pause {
             // After a failure, `waiting_since` is when it happened.
             Some(pause) => waited >= pause,
             None => {
-                waited >= self.config.commit_interval || self.fresh_bytes() >= self.config.commit_bytes
+                waited >= self.config.commit_interval
+                    || self.fresh_bytes() >= self.config.commit_bytes
             }
         }
     }

@@ -18,7 +18,17 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("loadgen", &["otlp"]),
     (
         "whyslow",
-        &["correlate", "gateway", "lake", "loadgen", "otlp", "query", "sampler", "tables", "wal"],
+        &[
+            "correlate",
+            "gateway",
+            "lake",
+            "loadgen",
+            "otlp",
+            "query",
+            "sampler",
+            "tables",
+            "wal",
+        ],
     ),
     ("tidy", &[]),
 ];
@@ -72,7 +82,10 @@ fn every_crate_is_in_the_table_and_uses_what_it_may() {
 fn the_map_of_crates_draws_the_same_arrows() {
     let map = read("crates/README.md");
     for (name, _) in ARROWS.iter().filter(|(name, _)| *name != "tidy") {
-        assert!(map.contains(&format!("| `{name}` |")), "crates/README.md lacks `{name}`");
+        assert!(
+            map.contains(&format!("| `{name}` |")),
+            "crates/README.md lacks `{name}`"
+        );
     }
 }
 

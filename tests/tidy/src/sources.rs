@@ -16,9 +16,14 @@ fn sources() -> Vec<String> {
 
 #[test]
 fn every_source_file_says_what_it_is_for() {
-    let without: Vec<String> =
-        sources().into_iter().filter(|path| !read(path).starts_with("//!")).collect();
-    assert!(without.is_empty(), "these do not start with `//!`: {without:#?}");
+    let without: Vec<String> = sources()
+        .into_iter()
+        .filter(|path| !read(path).starts_with("//!"))
+        .collect();
+    assert!(
+        without.is_empty(),
+        "these do not start with `//!`: {without:#?}"
+    );
 }
 
 #[test]
@@ -35,12 +40,24 @@ fn no_source_file_is_longer_than_one_can_read() {
 #[test]
 fn sources_and_documents_are_ascii() {
     let mut paths = sources();
-    for (folder, ending) in
-        [("crates", ".toml"), ("crates", ".md"), ("storage", ".sql"), ("storage", ".md"), ("pipelines", ".yaml")]
-    {
+    for (folder, ending) in [
+        ("crates", ".toml"),
+        ("crates", ".md"),
+        ("storage", ".sql"),
+        ("storage", ".md"),
+        ("pipelines", ".yaml"),
+    ] {
         paths.extend(files(folder, ending));
     }
-    paths.extend(["README.md", "CHANGELOG.md", "Cargo.toml", "docker-compose.yml"].map(str::to_owned));
+    paths.extend(
+        [
+            "README.md",
+            "CHANGELOG.md",
+            "Cargo.toml",
+            "docker-compose.yml",
+        ]
+        .map(str::to_owned),
+    );
     for path in paths {
         for (idx, line) in read(&path).lines().enumerate() {
             assert!(line.is_ascii(), "{path}:{}: not ASCII: {line}", idx + 1);
@@ -51,11 +68,20 @@ fn sources_and_documents_are_ascii() {
 #[test]
 fn nothing_is_left_open_or_switched_off() {
     // Written apart, so that this file does not find itself.
-    let words = [["to", "do!("], ["unimple", "mented!("], ["#[ig", "nore"], ["#[al", "low("], ["#![al", "low("]];
+    let words = [
+        ["to", "do!("],
+        ["unimple", "mented!("],
+        ["#[ig", "nore"],
+        ["#[al", "low("],
+        ["#![al", "low("],
+    ];
     for path in sources() {
         let text = read(&path);
         for word in words.map(|parts| parts.concat()) {
-            assert!(!text.contains(&word), "{path}: `{word}`; finish it, or state a reason with `#[expect]`");
+            assert!(
+                !text.contains(&word),
+                "{path}: `{word}`; finish it, or state a reason with `#[expect]`"
+            );
         }
     }
 }

@@ -8,7 +8,10 @@ const SKIPPED: [&str; 6] = [".git", "target", "node_modules", ".venv", ".work", 
 
 /// The root of the checkout.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
 }
 
 /// Text of a file below the root.

@@ -10,8 +10,14 @@ use super::tree::{Node, Value};
 use super::{Config, de};
 
 /// Keys at the top of a file.
-const TOP: [&str; 6] =
-    ["receivers", "processors", "exporters", "extensions", "connectors", "service"];
+const TOP: [&str; 6] = [
+    "receivers",
+    "processors",
+    "exporters",
+    "extensions",
+    "connectors",
+    "service",
+];
 
 /// A section that defines components.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +29,12 @@ pub(super) enum Section {
 }
 
 impl Section {
-    const ALL: [Self; 4] = [Self::Receivers, Self::Processors, Self::Exporters, Self::Extensions];
+    const ALL: [Self; 4] = [
+        Self::Receivers,
+        Self::Processors,
+        Self::Exporters,
+        Self::Extensions,
+    ];
 
     pub(super) const fn key(self) -> &'static str {
         match self {
@@ -67,8 +78,14 @@ impl Section {
     const fn not_needed(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Processors => &[
-                ("batch", "rows are committed by size and age, see the `lake` exporter"),
-                ("memory_limiter", "undecided spans are in the log, see the `intake` extension"),
+                (
+                    "batch",
+                    "rows are committed by size and age, see the `lake` exporter",
+                ),
+                (
+                    "memory_limiter",
+                    "undecided spans are in the log, see the `intake` extension",
+                ),
                 ("groupbytrace", "`tail_sampling` groups by trace itself"),
             ],
             Self::Receivers | Self::Exporters | Self::Extensions => &[],
@@ -130,7 +147,10 @@ pub(crate) struct WriteAheadLog {
 
 impl Default for WriteAheadLog {
     fn default() -> Self {
-        Self { directory: "./whyslow-data/log".to_owned(), segment_bytes: 64 << 20 }
+        Self {
+            directory: "./whyslow-data/log".to_owned(),
+            segment_bytes: 64 << 20,
+        }
     }
 }
 
@@ -158,7 +178,10 @@ pub(crate) struct HealthCheck {
 
 impl Default for HealthCheck {
     fn default() -> Self {
-        Self { endpoint: "127.0.0.1:13133".to_owned(), path: "/".to_owned() }
+        Self {
+            endpoint: "127.0.0.1:13133".to_owned(),
+            path: "/".to_owned(),
+        }
     }
 }
 
@@ -196,7 +219,9 @@ struct Logs {
 
 impl Default for Logs {
     fn default() -> Self {
-        Self { level: "info".to_owned() }
+        Self {
+            level: "info".to_owned(),
+        }
     }
 }
 
@@ -218,7 +243,10 @@ impl Default for Config {
 
 /// Failed and slow traces, and one in twenty of the rest to compare them with.
 fn default_sampler() -> sampler::Config {
-    let policy = |name: &str, policy_type| sampler::Policy { name: name.to_owned(), policy_type };
+    let policy = |name: &str, policy_type| sampler::Policy {
+        name: name.to_owned(),
+        policy_type,
+    };
     sampler::Config {
         decision_wait_after_root_received: Some(Duration::from_secs(10)),
         policies: vec![
@@ -273,7 +301,11 @@ pub(super) fn assemble(root: &Node, warnings: &mut Vec<Warning>) -> Result<Confi
     warn_about_other_pipelines(service_node, &service, warnings);
     warn_about_unused(root, &service, warnings);
 
-    let used = |section, list: &[String]| Used { root, section, ids: list.to_vec() };
+    let used = |section, list: &[String]| Used {
+        root,
+        section,
+        ids: list.to_vec(),
+    };
     let receivers = used(Section::Receivers, &traces.receivers);
     let processors = used(Section::Processors, &traces.processors);
     let exporters = used(Section::Exporters, &traces.exporters);
@@ -305,10 +337,18 @@ pub(super) fn assemble(root: &Node, warnings: &mut Vec<Warning>) -> Result<Confi
 fn check_top(root: &Node) -> Result<(), Error> {
     for (key, node) in root.entries() {
         if !TOP.contains(&key.as_str()) {
-            return Err(Error::at(key, node.line, unknown("key", TOP.iter().copied(), key)));
+            return Err(Error::at(
+                key,
+                node.line,
+                unknown("key", TOP.iter().copied(), key),
+            ));
         }
         if key == "connectors" && !node.entries().is_empty() {
-            return Err(Error::at(key, node.line, "connectors are not part of Whyslow"));
+            return Err(Error::at(
+                key,
+                node.line,
+                "connectors are not part of Whyslow",
+            ));
         }
     }
     Ok(())
@@ -320,7 +360,9 @@ fn type_of(id: &str) -> &str {
 }
 
 fn check_types(root: &Node, section: Section) -> Result<(), Error> {
-    let Some(node) = root.child(section.key()) else { return Ok(()) };
+    let Some(node) = root.child(section.key()) else {
+        return Ok(());
+    };
     if !matches!(node.value, Value::Map(_) | Value::Null) {
         let message = format!("expected a map of {}s", section.singular());
         return Err(Error::at(section.key(), node.line, message));
@@ -338,7 +380,11 @@ fn check_types(root: &Node, section: Section) -> Result<(), Error> {
         } else {
             unknown(what, section.built().iter().copied(), kind)
         };
-        return Err(Error::at(&format!("{}::{id}", section.key()), component.line, message));
+        return Err(Error::at(
+            &format!("{}::{id}", section.key()),
+            component.line,
+            message,
+        ));
     }
     Ok(())
 }
@@ -346,7 +392,10 @@ fn check_types(root: &Node, section: Section) -> Result<(), Error> {
 /// Every id that `service` names is defined.
 fn check_references(root: &Node, service_node: &Node, service: &Service) -> Result<(), Error> {
     let check = |section: Section, ids: &[String], path: &str| {
-        let defined = root.child(section.key()).map(Node::entries).unwrap_or_default();
+        let defined = root
+            .child(section.key())
+            .map(Node::entries)
+            .unwrap_or_default();
         for id in ids {
             if !defined.iter().any(|(known, _)| known == id) {
                 let message = format!(
@@ -359,7 +408,11 @@ fn check_references(root: &Node, service_node: &Node, service: &Service) -> Resu
         }
         Ok(())
     };
-    check(Section::Extensions, &service.extensions, "service::extensions")?;
+    check(
+        Section::Extensions,
+        &service.extensions,
+        "service::extensions",
+    )?;
     for (name, pipeline) in &service.pipelines {
         let path = format!("service::pipelines::{name}");
         check(Section::Receivers, &pipeline.receivers, &path)?;
@@ -378,21 +431,34 @@ fn traces_pipeline<'a>(node: &Node, service: &'a Service) -> Result<&'a Pipeline
             return Err(Error::at(&path, node.line, message));
         }
     }
-    let mut traces = service.pipelines.iter().filter(|(name, _)| type_of(name) == "traces");
+    let mut traces = service
+        .pipelines
+        .iter()
+        .filter(|(name, _)| type_of(name) == "traces");
     match (traces.next(), traces.next()) {
         (Some((_, pipeline)), None) => Ok(pipeline),
-        (None, _) => {
-            Err(Error::at("service::pipelines", node.line, "the pipeline `traces` is missing"))
-        }
+        (None, _) => Err(Error::at(
+            "service::pipelines",
+            node.line,
+            "the pipeline `traces` is missing",
+        )),
         (Some(_), Some((second, _))) => {
             let path = format!("service::pipelines::{second}");
-            Err(Error::at(&path, node.line, "a second pipeline for traces is not built yet"))
+            Err(Error::at(
+                &path,
+                node.line,
+                "a second pipeline for traces is not built yet",
+            ))
         }
     }
 }
 
 fn warn_about_other_pipelines(node: &Node, service: &Service, warnings: &mut Vec<Warning>) {
-    for name in service.pipelines.keys().filter(|name| type_of(name) != "traces") {
+    for name in service
+        .pipelines
+        .keys()
+        .filter(|name| type_of(name) != "traces")
+    {
         let path = format!("service::pipelines::{name}");
         let message = "accepted, kept in the log and counted; no table stores this signal yet";
         warnings.push(Warning::new(&path, node.line, message));
@@ -401,19 +467,26 @@ fn warn_about_other_pipelines(node: &Node, service: &Service, warnings: &mut Vec
 
 fn warn_about_unused(root: &Node, service: &Service, warnings: &mut Vec<Warning>) {
     for section in Section::ALL {
-        let Some(node) = root.child(section.key()) else { continue };
+        let Some(node) = root.child(section.key()) else {
+            continue;
+        };
         for (id, component) in node.entries() {
             let used = match section {
                 Section::Extensions => service.extensions.contains(id),
                 Section::Receivers => service.pipelines.values().any(|p| p.receivers.contains(id)),
-                Section::Processors => {
-                    service.pipelines.values().any(|p| p.processors.contains(id))
-                }
+                Section::Processors => service
+                    .pipelines
+                    .values()
+                    .any(|p| p.processors.contains(id)),
                 Section::Exporters => service.pipelines.values().any(|p| p.exporters.contains(id)),
             };
             if !used {
                 let path = format!("{}::{id}", section.key());
-                let list = if section == Section::Extensions { "`service.extensions`" } else { "pipeline" };
+                let list = if section == Section::Extensions {
+                    "`service.extensions`"
+                } else {
+                    "pipeline"
+                };
                 let message = format!("defined, but no {list} uses it; it does nothing");
                 warnings.push(Warning::new(&path, component.line, message));
             }
@@ -432,9 +505,14 @@ impl Used<'_> {
     /// The configuration of the only component of this type, if there is one.
     fn one<T: serde::de::DeserializeOwned>(&self, kind: &str) -> Result<Option<T>, Error> {
         let mut ids = self.ids.iter().filter(|id| type_of(id) == kind);
-        let Some(id) = ids.next() else { return Ok(None) };
+        let Some(id) = ids.next() else {
+            return Ok(None);
+        };
         let path = format!("{}::{id}", self.section.key());
-        let node = self.root.child(self.section.key()).and_then(|section| section.child(id));
+        let node = self
+            .root
+            .child(self.section.key())
+            .and_then(|section| section.child(id));
         let Some(node) = node else { return Ok(None) };
         if let Some(second) = ids.next() {
             let message = format!("a second `{kind}` beside `{id}` is not built yet");
@@ -446,12 +524,23 @@ impl Used<'_> {
 
     fn warn_not_needed(&self, warnings: &mut Vec<Warning>) {
         for id in &self.ids {
-            let found = self.section.not_needed().iter().find(|(name, _)| *name == type_of(id));
+            let found = self
+                .section
+                .not_needed()
+                .iter()
+                .find(|(name, _)| *name == type_of(id));
             if let Some((name, why)) = found {
                 let path = format!("{}::{id}", self.section.key());
-                let node = self.root.child(self.section.key()).and_then(|s| s.child(id));
+                let node = self
+                    .root
+                    .child(self.section.key())
+                    .and_then(|s| s.child(id));
                 let line = node.map_or(0, |node| node.line);
-                warnings.push(Warning::new(&path, line, format!("`{name}` is not needed: {why}")));
+                warnings.push(Warning::new(
+                    &path,
+                    line,
+                    format!("`{name}` is not needed: {why}"),
+                ));
             }
         }
     }

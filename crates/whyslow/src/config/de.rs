@@ -31,7 +31,11 @@ impl<'a> De<'a> {
 
     fn wrong(self, wanted: &str) -> Fault {
         let message = format!("expected {wanted}, found {}", self.0.value.kind());
-        Fault { path: String::new(), line: self.0.line, message }
+        Fault {
+            path: String::new(),
+            line: self.0.line,
+            message,
+        }
     }
 
     fn text(self) -> Result<&'a str, Fault> {
@@ -83,7 +87,10 @@ impl<'de> Deserializer<'de> for De<'_> {
             Value::Float(v) => visitor.visit_f64(*v),
             Value::Text(v) => visitor.visit_str(v),
             Value::Env { text, .. } => visitor.visit_str(text),
-            Value::Seq(items) => visitor.visit_seq(Items { items: items.iter(), idx: 0 }),
+            Value::Seq(items) => visitor.visit_seq(Items {
+                items: items.iter(),
+                idx: 0,
+            }),
             Value::Map(entries) => visitor.visit_map(Entries::of(entries)),
         };
         result.map_err(|fault: Fault| Fault {
@@ -125,7 +132,10 @@ impl<'de> Deserializer<'de> for De<'_> {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match self.typed() {
-            Value::Seq(items) => visitor.visit_seq(Items { items: items.iter(), idx: 0 }),
+            Value::Seq(items) => visitor.visit_seq(Items {
+                items: items.iter(),
+                idx: 0,
+            }),
             _ => Err(self.wrong("a list")),
         }
     }
@@ -180,7 +190,10 @@ struct Entries<'a> {
 
 impl<'a> Entries<'a> {
     fn of(entries: &'a [(String, Node)]) -> Self {
-        Self { rest: entries.iter(), value: None }
+        Self {
+            rest: entries.iter(),
+            value: None,
+        }
     }
 }
 
@@ -192,19 +205,24 @@ impl<'de> MapAccess<'de> for Entries<'_> {
         seed: K,
     ) -> Result<Option<K::Value>, Fault> {
         self.value = self.rest.next();
-        let Some((key, node)) = self.value else { return Ok(None) };
+        let Some((key, node)) = self.value else {
+            return Ok(None);
+        };
         let key: serde::de::value::StrDeserializer<'_, Fault> = key.as_str().into_deserializer();
         match seed.deserialize(key) {
             Ok(key) => Ok(Some(key)),
-            Err(fault) => Err(Fault { line: node.line, ..fault }),
+            Err(fault) => Err(Fault {
+                line: node.line,
+                ..fault
+            }),
         }
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
         match self.value.take() {
-            Some((key, node)) => {
-                seed.deserialize(De(node)).map_err(|fault| fault.under(key, node.line))
-            }
+            Some((key, node)) => seed
+                .deserialize(De(node))
+                .map_err(|fault| fault.under(key, node.line)),
             None => Err(serde::de::Error::custom("a value was read before its key")),
         }
     }
@@ -222,10 +240,14 @@ impl<'de> SeqAccess<'de> for Items<'_> {
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, Fault> {
-        let Some(node) = self.items.next() else { return Ok(None) };
+        let Some(node) = self.items.next() else {
+            return Ok(None);
+        };
         let name = format!("[{}]", self.idx);
         self.idx += 1;
-        seed.deserialize(De(node)).map(Some).map_err(|fault| fault.under(&name, node.line))
+        seed.deserialize(De(node))
+            .map(Some)
+            .map_err(|fault| fault.under(&name, node.line))
     }
 }
 
@@ -236,10 +258,7 @@ impl<'de> EnumAccess<'de> for Variant<'_> {
     type Error = Fault;
     type Variant = UnitOnly;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(
-        self,
-        seed: V,
-    ) -> Result<(V::Value, UnitOnly), Fault> {
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, UnitOnly), Fault> {
         let name: serde::de::value::StrDeserializer<'_, Fault> = self.0.into_deserializer();
         Ok((seed.deserialize(name)?, UnitOnly))
     }

@@ -22,7 +22,11 @@ pub(crate) fn expand(node: &mut Node, path: &str, lookup: Lookup<'_>, warnings: 
     match &mut node.value {
         Value::Map(entries) => {
             for (key, child) in entries {
-                let path = if path.is_empty() { key.clone() } else { format!("{path}::{key}") };
+                let path = if path.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{path}::{key}")
+                };
                 expand(child, &path, lookup, warnings);
             }
         }
@@ -48,7 +52,10 @@ pub(crate) fn expand(node: &mut Node, path: &str, lookup: Lookup<'_>, warnings: 
 /// One piece of a string.
 enum Piece<'a> {
     Literal(&'a str),
-    Reference { name: &'a str, default: Option<&'a str> },
+    Reference {
+        name: &'a str,
+        default: Option<&'a str>,
+    },
     /// `${...}` whose inside is no name.
     Invalid(&'a str),
 }
@@ -66,7 +73,9 @@ fn expand_text(text: &str, lookup: Lookup<'_>, warn: &mut dyn FnMut(String)) -> 
                 out.push_str(&resolve(name, default, lookup, warn));
             }
             Piece::Invalid(raw) => {
-                warn(format!("`{raw}` does not name an environment variable and is kept as it is"));
+                warn(format!(
+                    "`{raw}` does not name an environment variable and is kept as it is"
+                ));
                 out.push_str(raw);
             }
         }
@@ -86,7 +95,10 @@ fn resolve_whole(
         Ok(node) if !text.trim().is_empty() => node.value,
         Ok(_) | Err(_) => Value::Text(text.clone()),
     };
-    Value::Env { text, parsed: Box::new(parsed) }
+    Value::Env {
+        text,
+        parsed: Box::new(parsed),
+    }
 }
 
 fn resolve(
@@ -99,7 +111,9 @@ fn resolve(
         (Some(value), _) => value,
         (None, Some(default)) => default.to_owned(),
         (None, None) => {
-            warn(format!("the environment variable `{name}` is not set; an empty string is used"));
+            warn(format!(
+                "the environment variable `{name}` is not set; an empty string is used"
+            ));
             String::new()
         }
     }
@@ -128,7 +142,9 @@ fn reference(from: &str) -> (Piece<'_>, usize) {
     if from.starts_with("$$") {
         return (Piece::Literal("$"), 2);
     }
-    let inner = from.strip_prefix("${").and_then(|tail| tail.split_once('}'));
+    let inner = from
+        .strip_prefix("${")
+        .and_then(|tail| tail.split_once('}'));
     let Some((inner, _)) = inner else {
         return (Piece::Literal("$"), 1);
     };
@@ -147,6 +163,8 @@ fn reference(from: &str) -> (Piece<'_>, usize) {
 
 fn is_name(name: &str) -> bool {
     let mut chars = name.chars();
-    chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+    chars
+        .next()
+        .is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

@@ -39,13 +39,21 @@ pub(crate) struct Warning(pub(crate) Fault);
 
 impl Warning {
     pub(crate) fn new(path: &str, line: u64, message: impl Into<String>) -> Self {
-        Self(Fault { path: path.to_owned(), line, message: message.into() })
+        Self(Fault {
+            path: path.to_owned(),
+            line,
+            message: message.into(),
+        })
     }
 }
 
 impl Error {
     pub(crate) fn at(path: &str, line: u64, message: impl Into<String>) -> Self {
-        Self::At(Fault { path: path.to_owned(), line, message: message.into() })
+        Self::At(Fault {
+            path: path.to_owned(),
+            line,
+            message: message.into(),
+        })
     }
 }
 
@@ -87,21 +95,34 @@ impl std::error::Error for Fault {}
 
 impl serde::de::Error for Fault {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self { message: message.to_string(), ..Self::default() }
+        Self {
+            message: message.to_string(),
+            ..Self::default()
+        }
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
         let message = unknown("key", expected.iter().copied(), field);
-        Self { path: field.to_owned(), line: 0, message }
+        Self {
+            path: field.to_owned(),
+            line: 0,
+            message,
+        }
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
         let hint = unknown("value", expected.iter().copied(), variant);
-        Self { message: format!("`{variant}`: {hint}"), ..Self::default() }
+        Self {
+            message: format!("`{variant}`: {hint}"),
+            ..Self::default()
+        }
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self { message: format!("the key `{field}` is missing"), ..Self::default() }
+        Self {
+            message: format!("the key `{field}` is missing"),
+            ..Self::default()
+        }
     }
 }
 
@@ -111,8 +132,16 @@ pub(crate) fn unknown<'a>(
     known: impl Iterator<Item = &'a str> + Clone,
     found: &str,
 ) -> String {
-    let list = known.clone().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", ");
-    let list = if list.is_empty() { "nothing".to_owned() } else { list };
+    let list = known
+        .clone()
+        .map(|k| format!("`{k}`"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let list = if list.is_empty() {
+        "nothing".to_owned()
+    } else {
+        list
+    };
     match nearest(known, found) {
         Some(near) => format!("unknown {what}; did you mean `{near}`? Known here: {list}"),
         None => format!("unknown {what}. Known here: {list}"),
@@ -140,7 +169,9 @@ fn distance(a: &str, b: &str) -> usize {
     for (i, ca) in a.iter().enumerate() {
         let mut row = vec![i + 1];
         for (j, cb) in b.iter().enumerate() {
-            let mut best = (last[j] + usize::from(ca != cb)).min(last[j + 1] + 1).min(row[j] + 1);
+            let mut best = (last[j] + usize::from(ca != cb))
+                .min(last[j + 1] + 1)
+                .min(row[j] + 1);
             if i > 0 && j > 0 && *ca == b[j - 1] && a[i - 1] == *cb {
                 best = best.min(before[j - 1] + 1);
             }

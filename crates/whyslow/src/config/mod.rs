@@ -57,8 +57,10 @@ pub(crate) struct Loaded {
 /// Reads a file, or the built-in default where none is given.
 pub(crate) fn load(path: Option<&Path>) -> Result<Loaded, Error> {
     let text = match path {
-        Some(path) => std::fs::read_to_string(path)
-            .map_err(|source| Error::Read { path: path.to_owned(), source })?,
+        Some(path) => std::fs::read_to_string(path).map_err(|source| Error::Read {
+            path: path.to_owned(),
+            source,
+        })?,
         None => LOCAL_YAML.to_owned(),
     };
     parse(&text, &|name| std::env::var(name).ok())
@@ -66,7 +68,9 @@ pub(crate) fn load(path: Option<&Path>) -> Result<Loaded, Error> {
 
 /// Reads a configuration; `lookup` answers for the environment.
 pub(crate) fn parse(yaml: &str, lookup: env::Lookup<'_>) -> Result<Loaded, Error> {
-    let mut root = Node::parse(yaml).map_err(|e| Error::Syntax { message: e.to_string() })?;
+    let mut root = Node::parse(yaml).map_err(|e| Error::Syntax {
+        message: e.to_string(),
+    })?;
     let mut warnings = Vec::new();
     env::expand(&mut root, "", lookup, &mut warnings);
     let config = components::assemble(&root, &mut warnings)?;
@@ -77,34 +81,58 @@ pub(crate) fn parse(yaml: &str, lookup: env::Lookup<'_>) -> Result<Loaded, Error
 /// What the stages check themselves, with the path and line of the component.
 fn validate(config: &Config, root: &Node) -> Result<(), Error> {
     let line = |section: Section, id: &str| {
-        root.child(section.key()).and_then(|node| node.child(id)).map_or(0, |node| node.line)
+        root.child(section.key())
+            .and_then(|node| node.child(id))
+            .map_or(0, |node| node.line)
     };
     let at = |section: Section, id: &str, message: String| {
-        Error::at(&format!("{}::{id}", section.key()), line(section, id), message)
+        Error::at(
+            &format!("{}::{id}", section.key()),
+            line(section, id),
+            message,
+        )
     };
     config.sampler.validate().map_err(|e| {
-        at(Section::Processors, "tail_sampling", crate::show::text::error_chain(&e))
+        at(
+            Section::Processors,
+            "tail_sampling",
+            crate::show::text::error_chain(&e),
+        )
     })?;
-    config
-        .redact
-        .validate()
-        .map_err(|e| at(Section::Processors, "redact", crate::show::text::error_chain(&e)))?;
+    config.redact.validate().map_err(|e| {
+        at(
+            Section::Processors,
+            "redact",
+            crate::show::text::error_chain(&e),
+        )
+    })?;
     config.gateway.validate().map_err(|e| match e {
-        gateway::Error::InvalidConfig { key, problem } if key.starts_with("intake") => {
-            Error::at(&format!("extensions::{key}"), line(Section::Extensions, "intake"), problem)
-        }
+        gateway::Error::InvalidConfig { key, problem } if key.starts_with("intake") => Error::at(
+            &format!("extensions::{key}"),
+            line(Section::Extensions, "intake"),
+            problem,
+        ),
         gateway::Error::InvalidConfig { key, problem } => {
             Error::at(key, line(Section::Receivers, "otlp"), problem)
         }
-        other => at(Section::Receivers, "otlp", crate::show::text::error_chain(&other)),
+        other => at(
+            Section::Receivers,
+            "otlp",
+            crate::show::text::error_chain(&other),
+        ),
     })?;
     config
         .lake
         .validate()
         .map_err(|problem| at(Section::Exporters, "lake", problem))?;
-    config.log.validate().map_err(|problem| at(Section::Extensions, "write_ahead_log", problem))?;
+    config
+        .log
+        .validate()
+        .map_err(|problem| at(Section::Extensions, "write_ahead_log", problem))?;
     if let Some(query) = &config.query {
-        query.validate().map_err(|e| at(Section::Extensions, "query", e.to_string()))?;
+        query
+            .validate()
+            .map_err(|e| at(Section::Extensions, "query", e.to_string()))?;
     }
     Ok(())
 }

@@ -68,10 +68,17 @@ fn c67_a_component_that_no_pipeline_uses_is_a_warning() {
                 processors: {tail_sampling: {policies: [{name: all, type: always_sample}]}}\n\
                 exporters: {lake: {}}\n\
                 service: {pipelines: {traces: {receivers: [otlp], exporters: [lake]}}}";
-    let warnings: Vec<String> =
-        load(yaml).unwrap().warnings.iter().map(ToString::to_string).collect();
+    let warnings: Vec<String> = load(yaml)
+        .unwrap()
+        .warnings
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert!(warnings[0].starts_with("`processors::tail_sampling` (line 2)"), "{warnings:?}");
+    assert!(
+        warnings[0].starts_with("`processors::tail_sampling` (line 2)"),
+        "{warnings:?}"
+    );
 }
 
 #[test]
@@ -80,7 +87,10 @@ fn c67_a_duplicate_key_is_refused() {
         "processors:\n  tail_sampling:\n    decision_wait: 10s\n    decision_wait: 100s\n    policies: [{{name: all, type: always_sample}}]\n{REST}"
     );
     let message = refused(&yaml);
-    assert!(message.contains("decision_wait") && message.contains("duplicate"), "{message}");
+    assert!(
+        message.contains("decision_wait") && message.contains("duplicate"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -89,7 +99,10 @@ fn c13_a_limit_of_the_other_protocol_is_an_unknown_key() {
                 receivers: {otlp: {protocols: {http: {max_recv_msg_size_mib: 4}}}}\n\
                 service: {pipelines: {traces: {receivers: [otlp], processors: [tail_sampling], exporters: [lake]}}}";
     let message = refused(yaml);
-    assert!(message.contains("protocols::http::max_recv_msg_size_mib"), "{message}");
+    assert!(
+        message.contains("protocols::http::max_recv_msg_size_mib"),
+        "{message}"
+    );
 }
 
 /// Fields of case C68, typed as its comments say.
@@ -178,9 +191,18 @@ fn c68_environment_values_are_read_as_the_collector_reads_them() {
     );
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     assert_eq!(warnings.len(), 2, "{warnings:?}");
-    assert!(warnings.iter().any(|w| w.contains("`NOPE` is not set")), "{warnings:?}");
-    assert!(warnings.iter().any(|w| w.contains("`${1}`")), "{warnings:?}");
-    assert!(!warnings.iter().any(|w| w.contains("p@")), "a secret is printed: {warnings:?}");
+    assert!(
+        warnings.iter().any(|w| w.contains("`NOPE` is not set")),
+        "{warnings:?}"
+    );
+    assert!(
+        warnings.iter().any(|w| w.contains("`${1}`")),
+        "{warnings:?}"
+    );
+    assert!(
+        !warnings.iter().any(|w| w.contains("p@")),
+        "a secret is printed: {warnings:?}"
+    );
 }
 
 #[test]
@@ -188,8 +210,13 @@ fn an_environment_value_of_the_wrong_type_names_the_field() {
     let yaml = format!(
         "processors: {{tail_sampling: {{num_traces: '${{env:N}}', policies: [{{name: all, type: always_sample}}]}}}}{REST}"
     );
-    let error = parse(&yaml, &|_| Some("many".to_owned())).unwrap_err().to_string();
-    assert!(error.contains("processors::tail_sampling::num_traces"), "{error}");
+    let error = parse(&yaml, &|_| Some("many".to_owned()))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("processors::tail_sampling::num_traces"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -198,23 +225,53 @@ fn components_of_the_collector_that_are_not_needed_are_accepted_with_a_note() {
                 exporters: {lake: }\nservice: {pipelines: {traces: {receivers: [otlp], processors: [memory_limiter, batch], exporters: [lake]}}}";
     let loaded = load(yaml).unwrap();
     assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
-    assert_eq!(loaded.config.sampler.policies.len(), 1, "without tail_sampling everything is kept");
+    assert_eq!(
+        loaded.config.sampler.policies.len(),
+        1,
+        "without tail_sampling everything is kept"
+    );
 }
 
 #[test]
 fn what_is_not_built_or_not_there_is_said() {
     let all = "processors: {tail_sampling: {policies: [{name: all, type: always_sample}]}}\n";
     for (yaml, expected) in [
-        (format!("{all}exporters: {{lake: , debug: }}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}}}\nservice: {{pipelines: {{traces: {{receivers: [otlp], exporters: [lake, debug]}}}}}}"), "the exporter `debug` is not built yet"),
-        (format!("{all}exporters: {{lake: }}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}}}\n"), "`service`: the key is missing"),
-        (format!("{all}exporters: {{lake: }}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}}}\nservice: {{pipelines: {{trace: {{receivers: [otlp], exporters: [lake]}}}}}}"), "did you mean `traces`"),
-        (format!("{all}exporters: {{lake: }}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}}}\nservice: {{pipelines: {{traces: {{receivers: [otpl], exporters: [lake]}}}}}}"), "names the receiver `otpl`"),
-        (format!("{all}exporters: {{lake: {{commit_interval: 0s}}}}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}}}\nservice: {{pipelines: {{traces: {{receivers: [otlp], exporters: [lake]}}}}}}"), "commit_interval"),
+        (
+            format!(
+                "{all}exporters: {{lake: , debug: }}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}}}\nservice: {{pipelines: {{traces: {{receivers: [otlp], exporters: [lake, debug]}}}}}}"
+            ),
+            "the exporter `debug` is not built yet",
+        ),
+        (
+            format!("{all}exporters: {{lake: }}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}}}\n"),
+            "`service`: the key is missing",
+        ),
+        (
+            format!(
+                "{all}exporters: {{lake: }}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}}}\nservice: {{pipelines: {{trace: {{receivers: [otlp], exporters: [lake]}}}}}}"
+            ),
+            "did you mean `traces`",
+        ),
+        (
+            format!(
+                "{all}exporters: {{lake: }}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}}}\nservice: {{pipelines: {{traces: {{receivers: [otpl], exporters: [lake]}}}}}}"
+            ),
+            "names the receiver `otpl`",
+        ),
+        (
+            format!(
+                "{all}exporters: {{lake: {{commit_interval: 0s}}}}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}}}\nservice: {{pipelines: {{traces: {{receivers: [otlp], exporters: [lake]}}}}}}"
+            ),
+            "commit_interval",
+        ),
         ("procesors: {}".to_owned(), "did you mean `processors`"),
         ("[1, 2".to_owned(), "not valid YAML"),
     ] {
         let message = refused(&yaml);
-        assert!(message.contains(expected), "`{expected}` is not in: {message}");
+        assert!(
+            message.contains(expected),
+            "`{expected}` is not in: {message}"
+        );
     }
 }
 
@@ -224,12 +281,19 @@ fn a_policy_that_is_not_built_is_refused_when_the_file_is_loaded() {
         "processors: {{tail_sampling: {{policies: [{{name: limit, type: rate_limiting, rate_limiting: {{spans_per_second: 35}}}}]}}}}{REST}"
     );
     let message = refused(&yaml);
-    assert!(message.contains("rate_limiting") && message.contains("limit"), "{message}");
+    assert!(
+        message.contains("rate_limiting") && message.contains("limit"),
+        "{message}"
+    );
 }
 
 #[test]
 fn an_empty_file_is_a_map_without_keys() {
     for yaml in ["", "# nothing\n", "---\n"] {
-        assert_eq!(Node::parse(yaml).unwrap().value, Value::Map(Vec::new()), "{yaml:?}");
+        assert_eq!(
+            Node::parse(yaml).unwrap().value,
+            Value::Map(Vec::new()),
+            "{yaml:?}"
+        );
     }
 }

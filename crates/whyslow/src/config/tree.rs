@@ -48,7 +48,10 @@ impl Node {
             let line = line.trim();
             line.is_empty() || line.starts_with('#') || line == "---"
         }) {
-            return Ok(Node { line: 0, value: Value::Map(Vec::new()) });
+            return Ok(Node {
+                line: 0,
+                value: Value::Map(Vec::new()),
+            });
         }
         serde_saphyr::from_str(yaml)
     }
@@ -70,7 +73,11 @@ impl Node {
 
     /// The entries of a map; none for anything else.
     pub(crate) fn entries(&self) -> &[(String, Node)] {
-        if let Value::Map(entries) = &self.value { entries } else { &[] }
+        if let Value::Map(entries) = &self.value {
+            entries
+        } else {
+            &[]
+        }
     }
 }
 
@@ -93,7 +100,10 @@ impl Value {
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = Spanned::<Value>::deserialize(deserializer)?;
-        Ok(Node { line: spanned.referenced.line(), value: spanned.value })
+        Ok(Node {
+            line: spanned.referenced.line(),
+            value: spanned.value,
+        })
     }
 }
 

@@ -36,22 +36,35 @@ pub(super) fn router(ops: Ops) -> Router {
 
 /// The Collector's `health_check` extension: one path.
 pub(super) fn health_router(path: &str, ops: Ops) -> Router {
-    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    let path = if path.starts_with('/') {
+        path.to_owned()
+    } else {
+        format!("/{path}")
+    };
     Router::new().route(&path, get(ready)).with_state(ops)
 }
 
 async fn ready(State(ops): State<Ops>) -> Response {
     match ops.gateway.health() {
         Health::Ready => "ready\n".into_response(),
-        Health::Unhealthy { reason } => {
-            (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {reason}\n")).into_response()
-        }
+        Health::Unhealthy { reason } => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("not ready: {reason}\n"),
+        )
+            .into_response(),
     }
 }
 
 async fn metrics(State(ops): State<Ops>) -> Response {
     let text = ops.gateway.metrics.render_prometheus() + &ops.store.render();
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+    (
+        [(
+            header::CONTENT_TYPE,
+            "text/plain; version=0.0.4; charset=utf-8",
+        )],
+        text,
+    )
+        .into_response()
 }
 
 /// A listener with its task.

@@ -72,7 +72,11 @@ impl Rows {
             count_lost(self.requests.append(request), n_lost);
         }
 
-        let root = trace.spans.iter().find(|span| span.is_root).map(ReleasedSpan::at);
+        let root = trace
+            .spans
+            .iter()
+            .find(|span| span.is_root)
+            .map(ReleasedSpan::at);
         let root_summary = root.as_ref().and_then(|at| SpanSummary::read(at.span).ok());
         let root_service = root.as_ref().and_then(|at| service_name(at.resource));
         let summary = &trace.summary;
@@ -111,7 +115,9 @@ impl Rows {
         count_lost(self.traces.append(&row), n_lost);
 
         if trace.decision == Decision::Sampled {
-            let context = TraceContext { start_time_unix_nano: summary.start_time_unix_nano };
+            let context = TraceContext {
+                start_time_unix_nano: summary.start_time_unix_nano,
+            };
             for span in &trace.spans {
                 self.span(span, &context, false, n_lost);
             }
@@ -132,8 +138,11 @@ impl Rows {
         }
         if late.decision == Decision::Sampled {
             let at = late.span.at();
-            let start = SpanSummary::read(at.span).map_or(0, |summary| summary.start_time_unix_nano);
-            let context = TraceContext { start_time_unix_nano: start };
+            let start =
+                SpanSummary::read(at.span).map_or(0, |summary| summary.start_time_unix_nano);
+            let context = TraceContext {
+                start_time_unix_nano: start,
+            };
             self.span(&late.span, &context, true, n_lost);
         }
     }
@@ -141,7 +150,12 @@ impl Rows {
     fn span(&mut self, span: &ReleasedSpan, trace: &TraceContext, late: bool, n_lost: &mut u64) {
         let at = span.at();
         let received_unix_nano = span.record.received_unix_nano;
-        let input = SpanInput { at: &at, trace, late, received_unix_nano };
+        let input = SpanInput {
+            at: &at,
+            trace,
+            late,
+            received_unix_nano,
+        };
         count_lost(self.spans.append(&input), n_lost);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::harness::{Site, ALL, capture, succeed, whyslow};
+use crate::harness::{ALL, Site, capture, succeed, whyslow};
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -20,7 +20,10 @@ fn the_demo_shows_the_whole_route() {
         "llm_request",
         "Data: ",
     ] {
-        assert!(text.contains(expected), "the demo does not say `{expected}`:\n{text}");
+        assert!(
+            text.contains(expected),
+            "the demo does not say `{expected}`:\n{text}"
+        );
     }
 }
 
@@ -47,7 +50,11 @@ fn a_refused_configuration_names_the_place_and_exits_with_64() {
         let output = whyslow().args([command, "-c"]).arg(&path).output().unwrap();
         let text = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(64), "{text}");
-        for expected in ["processors::tail_sampling::decison_wait", "line 3", "`decision_wait`"] {
+        for expected in [
+            "processors::tail_sampling::decison_wait",
+            "line 3",
+            "`decision_wait`",
+        ] {
             assert!(text.contains(expected), "`{expected}` is not in: {text}");
         }
     }
@@ -75,7 +82,10 @@ fn operators_get_health_readiness_and_conservation() {
     };
     assert_eq!(value("gateway_spans_received_total"), 6_593, "{metrics}");
     server.stop();
-    assert_eq!(site.stored("SELECT count(*) FROM spans")[0][0].as_i64(), Some(6_593));
+    assert_eq!(
+        site.stored("SELECT count(*) FROM spans")[0][0].as_i64(),
+        Some(6_593)
+    );
 }
 
 #[test]
@@ -97,5 +107,8 @@ fn http_get(url: &str) -> (u16, String) {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    (
+        head.split(' ').nth(1).unwrap().parse().unwrap(),
+        body.to_owned(),
+    )
 }

@@ -1,6 +1,6 @@
 //! A running `whyslow serve` in a temporary folder, and what tests ask of it.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
@@ -23,13 +23,18 @@ pub(crate) const ALL: &str = "      - {name: all, type: always_sample}\n";
 
 /// The captured traffic `name`, as in `tests/data/README.md`.
 pub(crate) fn capture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/data")
+        .join(name)
 }
 
 /// The command line of the binary.
 pub(crate) fn whyslow() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_whyslow"));
-    command.env_remove("RUST_LOG").env_remove("WHYSLOW_CONFIG").stdin(Stdio::null());
+    command
+        .env_remove("RUST_LOG")
+        .env_remove("WHYSLOW_CONFIG")
+        .stdin(Stdio::null());
     command
 }
 
@@ -68,7 +73,11 @@ impl Site {
 
     /// Decides after this time, and keeps what is undecided at shutdown.
     pub(crate) fn deciding_after(self, decision_wait: &'static str) -> Self {
-        Self { decision_wait, shutdown: "keep", ..self }
+        Self {
+            decision_wait,
+            shutdown: "keep",
+            ..self
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -80,7 +89,12 @@ impl Site {
     }
 
     fn write_config(&self) -> PathBuf {
-        let Self { policies, decision_wait, shutdown, .. } = self;
+        let Self {
+            policies,
+            decision_wait,
+            shutdown,
+            ..
+        } = self;
         let root = self.path().display();
         let yaml = format!(
             "receivers:
@@ -117,7 +131,12 @@ service:
     /// Rows of the stored tables, without a server.
     pub(crate) fn stored(&self, sql: &str) -> Vec<Vec<Value>> {
         let tables = self.tables();
-        rows(whyslow().args(["sql", "--format", "json", "--data"]).arg(tables).arg(sql))
+        rows(
+            whyslow()
+                .args(["sql", "--format", "json", "--data"])
+                .arg(tables)
+                .arg(sql),
+        )
     }
 }
 
@@ -143,13 +162,16 @@ impl Server {
         let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
-                eprintln!("server: {line}");
+                // Shown by the test runner where the test fails.
+                writeln!(std::io::stderr(), "server: {line}").ok();
                 // The test may be over before the server's last line.
                 sender.send(line).ok();
             }
         });
         loop {
-            let line = lines.recv_timeout(PATIENCE).expect("the server ends or stays silent");
+            let line = lines
+                .recv_timeout(PATIENCE)
+                .expect("the server ends or stays silent");
             if let Some(ready) = line.split_once("ready otlp_grpc=").map(|(_, rest)| rest) {
                 let field = |name: &str| {
                     let text = format!("otlp_grpc={ready}");
@@ -168,7 +190,11 @@ impl Server {
 
     /// Sends a capture with `whyslow replay`.
     pub(crate) fn replay(&self, capture: &Path, protocol: &str, gzip: bool) -> Output {
-        let endpoint = if protocol == "grpc" { &self.grpc } else { &self.http };
+        let endpoint = if protocol == "grpc" {
+            &self.grpc
+        } else {
+            &self.http
+        };
         let mut command = whyslow();
         command.args(["replay", "--protocol", protocol, "--endpoint", endpoint]);
         if gzip {

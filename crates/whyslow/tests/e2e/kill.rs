@@ -11,7 +11,10 @@ use crate::harness::{ALL, SLOW_OR_FAILED, Server, Site, capture};
 
 /// Sends the requests `from..to` of a capture, one at a time; every one is acknowledged.
 fn send(server: &Server, bodies: &[Vec<u8>]) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let endpoint = Endpoint::parse(&server.grpc, Protocol::Grpc).unwrap();
         let client = Client::new(&Config::new(endpoint, Protocol::Grpc)).unwrap();
@@ -25,7 +28,10 @@ fn send(server: &Server, bodies: &[Vec<u8>]) {
 
 fn bodies(name: &str) -> Vec<Vec<u8>> {
     let capture = Capture::open(&[capture(name)]).unwrap();
-    capture.requests().map(|request| request.unwrap().body).collect()
+    capture
+        .requests()
+        .map(|request| request.unwrap().body)
+        .collect()
 }
 
 #[test]
@@ -76,6 +82,12 @@ fn kills_between_decision_and_commit_lose_and_double_nothing() {
     server.stop();
     let spans = "SELECT count(*) FROM (SELECT DISTINCT trace_id, span_id FROM spans)";
     assert_eq!(site.stored(spans)[0][0].as_i64(), Some(17_680));
-    assert_eq!(site.stored("SELECT count(*) FROM spans")[0][0].as_i64(), Some(17_680));
-    assert_eq!(site.stored("SELECT count(*) FROM requests")[0][0].as_i64(), Some(146));
+    assert_eq!(
+        site.stored("SELECT count(*) FROM spans")[0][0].as_i64(),
+        Some(17_680)
+    );
+    assert_eq!(
+        site.stored("SELECT count(*) FROM requests")[0][0].as_i64(),
+        Some(146)
+    );
 }

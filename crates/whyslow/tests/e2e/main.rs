@@ -2,8 +2,18 @@
 //!
 //! Every test has its own folder and its own ports on loopback, waits on states and never on times,
 //! and stops what it started.
+// `cfg(test)` holds for every integration test; it tells clippy that the helpers are test code as well.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "waiting for a process gives up after a time"
+)]
+
+#[cfg(test)]
 mod commands;
+#[cfg(test)]
 mod harness;
+#[cfg(test)]
 mod kill;
+#[cfg(test)]
 mod oracle;

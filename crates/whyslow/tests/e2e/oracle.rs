@@ -27,7 +27,10 @@ impl Oracle {
 }
 
 fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
+    value
+        .as_str()
+        .unwrap_or_else(|| panic!("{value} is no text"))
+        .to_owned()
 }
 
 /// Replays a capture, decides at shutdown, and compares the stored tables.
@@ -48,13 +51,23 @@ fn spans_are_those_of_the_kept_traces(site: &Site, oracle: &Oracle) {
     let stored: BTreeMap<String, (u64, u64)> = site
         .stored(sql)
         .iter()
-        .map(|row| (text(&row[0]), (row[1].as_u64().unwrap(), row[2].as_u64().unwrap())))
+        .map(|row| {
+            (
+                text(&row[0]),
+                (row[1].as_u64().unwrap(), row[2].as_u64().unwrap()),
+            )
+        })
         .collect();
     let kept = oracle.kept();
     assert_eq!(stored.keys().cloned().collect::<BTreeSet<_>>(), kept);
-    for (trace_id, trace) in oracle.traces().filter(|(trace_id, _)| kept.contains(*trace_id)) {
-        let (spans, unique) =
-            (trace["spans"].as_u64().unwrap(), trace["unique_spans"].as_u64().unwrap());
+    for (trace_id, trace) in oracle
+        .traces()
+        .filter(|(trace_id, _)| kept.contains(*trace_id))
+    {
+        let (spans, unique) = (
+            trace["spans"].as_u64().unwrap(),
+            trace["unique_spans"].as_u64().unwrap(),
+        );
         assert_eq!(stored[trace_id], (spans, unique), "{trace_id}");
     }
 }
@@ -71,7 +84,11 @@ fn every_trace_leaves_a_row(site: &Site, oracle: &Oracle) {
     for (trace_id, trace) in oracle.traces() {
         let row = &rows[trace_id];
         let services: Vec<String> = serde_json::from_value(trace["services"].clone()).unwrap();
-        let decision = if kept.contains(trace_id) { "sampled" } else { "not_sampled" };
+        let decision = if kept.contains(trace_id) {
+            "sampled"
+        } else {
+            "not_sampled"
+        };
         assert_eq!(row[1], trace["spans"], "{trace_id} span_count");
         assert_eq!(row[2], trace["duration_ns"], "{trace_id} duration_ns");
         assert_eq!(row[3], trace["error"], "{trace_id} error");
@@ -80,7 +97,11 @@ fn every_trace_leaves_a_row(site: &Site, oracle: &Oracle) {
         assert_eq!(text(&row[6]), services.join(","), "{trace_id} services");
         assert_eq!(text(&row[7]), decision, "{trace_id} decision");
         let n_requests = trace["llm_requests"].as_array().unwrap().len();
-        assert_eq!(row[8].as_u64(), Some(n_requests as u64), "{trace_id} request_count");
+        assert_eq!(
+            row[8].as_u64(),
+            Some(n_requests as u64),
+            "{trace_id} request_count"
+        );
         assert_eq!(row[9], trace["start_ns"], "{trace_id} start_time_unix_nano");
     }
 }
@@ -102,8 +123,10 @@ fn requests_equal_the_oracle(site: &Site, oracle: &Oracle) {
     ];
     let columns = COLUMNS.map(|(_, ours)| ours).join(", ");
     let rows = site.stored(&format!("SELECT trace_id, {columns} FROM requests"));
-    let stored: BTreeMap<(String, String), Vec<Value>> =
-        rows.iter().map(|row| ((text(&row[0]), text(&row[1])), row[1..].to_vec())).collect();
+    let stored: BTreeMap<(String, String), Vec<Value>> = rows
+        .iter()
+        .map(|row| ((text(&row[0]), text(&row[1])), row[1..].to_vec()))
+        .collect();
     assert_eq!(stored.len(), rows.len(), "a request is stored twice");
 
     let mut n_expected = 0;
@@ -111,13 +134,19 @@ fn requests_equal_the_oracle(site: &Site, oracle: &Oracle) {
         for expected in trace["llm_requests"].as_array().unwrap() {
             n_expected += 1;
             let key = (trace_id.clone(), text(&expected["span_id"]));
-            let row = stored.get(&key).unwrap_or_else(|| panic!("{key:?} is not stored"));
+            let row = stored
+                .get(&key)
+                .unwrap_or_else(|| panic!("{key:?} is not stored"));
             for ((theirs, ours), value) in COLUMNS.iter().zip(row) {
                 assert_eq!(value, &expected[theirs], "{key:?} {ours}");
             }
         }
     }
-    assert_eq!(stored.len(), n_expected, "requests that the oracle does not know");
+    assert_eq!(
+        stored.len(),
+        n_expected,
+        "requests that the oracle does not know"
+    );
 }
 
 #[test]
