@@ -1,8 +1,8 @@
 //! Configuration: Collector-shaped YAML into the configurations of the stages.
 //!
 //! In reading order: `tree` (YAML with lines), `env` (`${env:NAME}`), `de` (tree to structs),
-//! `components` (what may stand in each section), and here the assembly: which components the
-//! pipelines use and what they say.
+//! `settings` (of components that no stage owns), `components` (what may stand in each section and
+//! which of it the pipelines use), and here the order of the checks.
 //!
 //! # Limits
 //!
@@ -16,6 +16,7 @@ mod components;
 mod de;
 mod env;
 mod error;
+mod settings;
 mod tree;
 
 #[cfg(test)]
@@ -23,8 +24,8 @@ mod tests;
 
 use std::path::Path;
 
-pub(crate) use components::{HealthCheck, LakeExporter, WriteAheadLog};
 pub(crate) use error::{Error, Warning};
+pub(crate) use settings::{HealthCheck, LakeExporter, WriteAheadLog};
 
 use components::Section;
 use tree::Node;

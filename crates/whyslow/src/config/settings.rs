@@ -1,0 +1,163 @@
+//! Settings of the components that are the binary's own, and the built-in default of everything.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::Config;
+
+/// Level of the program's own log lines where nothing else is said.
+pub(super) const LOG_LEVEL: &str = "info";
+
+/// Exporter `lake`: the Delta tables.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LakeExporter {
+    /// Folder, or `s3://bucket/prefix`. S3 is set up by the `AWS_*` environment variables. Default
+    /// `./whyslow-data/tables`.
+    pub(crate) path: String,
+    /// Rows wait at most this long in memory before they are committed; they are visible to SQL
+    /// meanwhile, and safe in the log. Default `30s`.
+    #[serde(deserialize_with = "sampler::duration::deserialize")]
+    pub(crate) commit_interval: Duration,
+    /// Rows that take more memory than this, in bytes, are committed at once. Default 67108864
+    /// (64 MiB).
+    pub(crate) commit_bytes: u64,
+}
+
+impl Default for LakeExporter {
+    fn default() -> Self {
+        Self {
+            path: "./whyslow-data/tables".to_owned(),
+            commit_interval: Duration::from_secs(30),
+            commit_bytes: 64 << 20,
+        }
+    }
+}
+
+impl LakeExporter {
+    pub(super) fn validate(&self) -> Result<(), String> {
+        if self.path.is_empty() {
+            return Err("`path` is empty; give a folder or `s3://bucket/prefix`".to_owned());
+        }
+        if self.commit_interval.is_zero() {
+            return Err("`commit_interval` must be more than `0s`".to_owned());
+        }
+        if self.commit_bytes == 0 {
+            return Err("`commit_bytes` must be more than 0".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Extension `write_ahead_log`: where received bytes are kept until they are decided and stored.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct WriteAheadLog {
+    /// Folder of the log; one process at a time. Default `./whyslow-data/log`.
+    pub(crate) directory: String,
+    /// Size of one segment file in bytes; the log is deleted by whole segments. Default 67108864
+    /// (64 MiB).
+    pub(crate) segment_bytes: u64,
+}
+
+impl Default for WriteAheadLog {
+    fn default() -> Self {
+        Self {
+            directory: "./whyslow-data/log".to_owned(),
+            segment_bytes: 64 << 20,
+        }
+    }
+}
+
+impl WriteAheadLog {
+    pub(super) fn validate(&self) -> Result<(), String> {
+        if self.directory.is_empty() {
+            return Err("`directory` is empty; give a folder on a local disk".to_owned());
+        }
+        if !(1 << 20..=1 << 30).contains(&self.segment_bytes) {
+            return Err("`segment_bytes` must be from 1048576 (1 MiB) to 1073741824".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Extension `health_check`, keys as in the Collector: answers 200 while data is taken, else 503.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct HealthCheck {
+    /// Address, `host:port`. Default `127.0.0.1:13133`.
+    pub(crate) endpoint: String,
+    /// Path. Default `/`.
+    pub(crate) path: String,
+}
+
+impl Default for HealthCheck {
+    fn default() -> Self {
+        Self {
+            endpoint: "127.0.0.1:13133".to_owned(),
+            path: "/".to_owned(),
+        }
+    }
+}
+
+impl Default for Config {
+    /// The built-in default; `pipelines/local.yaml` says the same.
+    fn default() -> Self {
+        Self {
+            gateway: gateway::Config::default(),
+            log: WriteAheadLog::default(),
+            sampler: default_sampler(),
+            redact: tables::redact::Config::default(),
+            lake: LakeExporter::default(),
+            query: Some(query::Config::default()),
+            health_check: None,
+            log_level: LOG_LEVEL.to_owned(),
+        }
+    }
+}
+
+/// Failed and slow traces, and one in twenty of the rest to compare them with.
+fn default_sampler() -> sampler::Config {
+    let policy = |name: &str, policy_type| sampler::Policy {
+        name: name.to_owned(),
+        policy_type,
+    };
+    sampler::Config {
+        decision_wait_after_root_received: Some(Duration::from_secs(10)),
+        policies: vec![
+            policy(
+                "failed",
+                sampler::PolicyType::StatusCode(sampler::StatusCodes {
+                    status_codes: vec!["ERROR".to_owned()],
+                }),
+            ),
+            policy(
+                "slow",
+                sampler::PolicyType::Latency(sampler::Latency {
+                    threshold_ms: 2_000,
+                    upper_threshold_ms: 0,
+                }),
+            ),
+            policy(
+                "baseline",
+                sampler::PolicyType::Probabilistic(sampler::Probabilistic {
+                    sampling_percentage: 5.0,
+                    hash_salt: String::new(),
+                }),
+            ),
+        ],
+        ..sampler::Config::default()
+    }
+}
+
+/// Keeps every trace: what a pipeline without `tail_sampling` means.
+pub(super) fn keep_all() -> sampler::Config {
+    sampler::Config {
+        policies: vec![sampler::Policy {
+            name: "all".to_owned(),
+            policy_type: sampler::PolicyType::AlwaysSample,
+        }],
+        ..default_sampler()
+    }
+}
