@@ -191,10 +191,12 @@ impl Store {
                 .rows_lost
                 .fetch_add(built.n_lost, Ordering::Relaxed);
         }
-        let batches: [RecordBatch; 3] = [built.spans, built.requests, built.traces];
-        for (target, batch) in self.targets.iter().zip(batches) {
-            if release.sequence > target.committed && batch.num_rows() > 0 {
-                target.table.append(release.sequence, batch);
+        let batches: [Vec<RecordBatch>; 3] = [built.spans, built.requests, built.traces];
+        for (target, batches) in self.targets.iter().zip(batches) {
+            if release.sequence > target.committed {
+                for batch in batches {
+                    target.table.append(release.sequence, batch);
+                }
             }
         }
         self.appended = self.appended.max(release.sequence);

@@ -18,14 +18,15 @@ pub(super) struct Rows {
     spans: SpansBuilder,
     requests: RequestsBuilder,
     traces: TracesBuilder,
+    built: Built,
 }
 
-/// The rows of one release.
-#[derive(Debug)]
+/// The rows of one release. A table has several batches where one would be too large.
+#[derive(Debug, Default)]
 pub(super) struct Built {
-    pub(super) spans: RecordBatch,
-    pub(super) requests: RecordBatch,
-    pub(super) traces: RecordBatch,
+    pub(super) spans: Vec<RecordBatch>,
+    pub(super) requests: Vec<RecordBatch>,
+    pub(super) traces: Vec<RecordBatch>,
     /// Spans that could not be read.
     pub(super) n_lost: u64,
 }
@@ -36,28 +37,27 @@ impl Rows {
             spans: SpansBuilder::new(redaction),
             requests: RequestsBuilder::new(),
             traces: TracesBuilder::new(),
+            built: Built::default(),
         }
     }
 
     /// Every decided trace leaves one row in `traces`, every engine request one in `requests`, every
     /// span of a sampled trace one in `spans`.
     pub(super) fn build(&mut self, release: &Release) -> Built {
-        let mut n_lost = 0;
         for trace in &release.decided {
-            self.trace(trace, &mut n_lost);
+            self.trace(trace);
         }
         for late in &release.late {
-            self.late(late, &mut n_lost);
+            self.late(late);
         }
-        Built {
-            spans: self.spans.finish(),
-            requests: self.requests.finish(),
-            traces: self.traces.finish(),
-            n_lost,
-        }
+        let mut built = std::mem::take(&mut self.built);
+        built.spans.push(self.spans.finish());
+        built.requests.push(self.requests.finish());
+        built.traces.push(self.traces.finish());
+        built
     }
 
-    fn trace(&mut self, trace: &ReleasedTrace, n_lost: &mut u64) {
+    fn trace(&mut self, trace: &ReleasedTrace) {
         let mut requests = Vec::new();
         for span in trace.spans.iter().filter(|span| span.is_request) {
             let followed = Followed {
@@ -65,11 +65,11 @@ impl Rows {
                 policy: trace.policy.clone(),
                 late: false,
             };
-            requests.extend(count_lost(request(span, followed), n_lost));
+            requests.extend(self.read(request(span, followed)));
         }
         correlate::mark_wrappers(&mut requests);
         for request in &requests {
-            count_lost(self.requests.append(request), n_lost);
+            self.request(request);
         }
 
         let root = trace
@@ -80,15 +80,7 @@ impl Rows {
         let root_summary = root.as_ref().and_then(|at| SpanSummary::read(at.span).ok());
         let root_service = root.as_ref().and_then(|at| service_name(at.resource));
         let summary = &trace.summary;
-        let flag = match trace.trigger {
-            Trigger::Memory => Some(LossFlag::DecidedEarly),
-            Trigger::TooLarge => Some(LossFlag::TooLarge),
-            Trigger::RootEnded
-            | Trigger::Waited
-            | Trigger::Shutdown
-            | Trigger::Late
-            | Trigger::Linked => None,
-        };
+        let flag = loss_flag(trace.trigger);
         let row = Trace {
             trace_id: trace.trace_id,
             root_service_name: root_service,
@@ -112,28 +104,33 @@ impl Rows {
             loss_flags: flag.as_slice(),
             late: false,
         };
-        count_lost(self.traces.append(&row), n_lost);
+        let mut appended = self.traces.append(&row);
+        if is_full(&appended) {
+            self.built.traces.push(self.traces.finish());
+            appended = self.traces.append(&row);
+        }
+        self.read(appended);
 
         if trace.decision == Decision::Sampled {
             let context = TraceContext {
                 start_time_unix_nano: summary.start_time_unix_nano,
             };
             for span in &trace.spans {
-                self.span(span, &context, false, n_lost);
+                self.span(span, &context, false);
             }
         }
     }
 
     /// A late span follows its trace: it leaves its own row, the row of the trace stays as it was.
-    fn late(&mut self, late: &ReleasedLate, n_lost: &mut u64) {
+    fn late(&mut self, late: &ReleasedLate) {
         if late.span.is_request {
             let followed = Followed {
                 decision: late.decision,
                 policy: late.policy.clone(),
                 late: true,
             };
-            if let Some(request) = count_lost(request(&late.span, followed), n_lost) {
-                count_lost(self.requests.append(&request), n_lost);
+            if let Some(request) = self.read(request(&late.span, followed)) {
+                self.request(&request);
             }
         }
         if late.decision == Decision::Sampled {
@@ -143,11 +140,11 @@ impl Rows {
             let context = TraceContext {
                 start_time_unix_nano: start,
             };
-            self.span(&late.span, &context, true, n_lost);
+            self.span(&late.span, &context, true);
         }
     }
 
-    fn span(&mut self, span: &ReleasedSpan, trace: &TraceContext, late: bool, n_lost: &mut u64) {
+    fn span(&mut self, span: &ReleasedSpan, trace: &TraceContext, late: bool) {
         let at = span.at();
         let received_unix_nano = span.record.received_unix_nano;
         let input = SpanInput {
@@ -156,8 +153,54 @@ impl Rows {
             late,
             received_unix_nano,
         };
-        count_lost(self.spans.append(&input), n_lost);
+        let mut appended = self.spans.append(&input);
+        if is_full(&appended) {
+            self.built.spans.push(self.spans.finish());
+            appended = self.spans.append(&input);
+        }
+        self.read(appended);
     }
+
+    fn request(&mut self, request: &Request) {
+        let mut appended = self.requests.append(request);
+        if is_full(&appended) {
+            self.built.requests.push(self.requests.finish());
+            appended = self.requests.append(request);
+        }
+        self.read(appended);
+    }
+
+    /// Spans were checked when they arrived, so a failure here is an error of this program: it is
+    /// counted and told, and the other rows go on.
+    fn read<T, E: std::error::Error>(&mut self, result: Result<T, E>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.built.n_lost += 1;
+                let error = crate::show::text::error_chain(&error);
+                tracing::error!(error, "an accepted span could not be stored");
+                None
+            }
+        }
+    }
+}
+
+/// What the trigger says about the trace being whole.
+fn loss_flag(trigger: Trigger) -> Option<LossFlag> {
+    match trigger {
+        Trigger::Memory => Some(LossFlag::DecidedEarly),
+        Trigger::TooLarge => Some(LossFlag::TooLarge),
+        Trigger::RootEnded
+        | Trigger::Waited
+        | Trigger::Shutdown
+        | Trigger::Late
+        | Trigger::Linked => None,
+    }
+}
+
+/// Must the batch be finished before the row fits?
+fn is_full(appended: &tables::Result<()>) -> bool {
+    appended.as_ref().is_err_and(tables::Error::is_full)
 }
 
 /// The decision that a request's span follows.
@@ -174,20 +217,6 @@ fn request(span: &ReleasedSpan, followed: Followed) -> correlate::Result<Request
     request.late = followed.late;
     request.received_unix_nano = span.record.received_unix_nano;
     Ok(request)
-}
-
-/// Spans were checked when they arrived, so a failure here is an error of this program: it is
-/// counted and told, and the other rows go on.
-fn count_lost<T, E: std::error::Error>(result: Result<T, E>, n_lost: &mut u64) -> Option<T> {
-    match result {
-        Ok(value) => Some(value),
-        Err(error) => {
-            *n_lost += 1;
-            let error = crate::show::text::error_chain(&error);
-            tracing::error!(error, "an accepted span could not be stored");
-            None
-        }
-    }
 }
 
 fn service_name(resource: &[u8]) -> Option<&str> {
