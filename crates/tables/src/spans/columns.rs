@@ -20,7 +20,7 @@ pub static SPEC: Spec = Spec {
         "duration_ns",
         "status_code",
     ],
-    retention_days: 14,
+    retention_days: 7,
 };
 
 const COLUMNS: &[Column] = &[
