@@ -228,17 +228,7 @@ impl<D: Disk> Ingest<D> {
             return;
         }
         self.group_bytes = 0;
-        let is_synced_first = self.settings.sync_interval.is_zero();
-        let outcome = if is_synced_first {
-            self.wal.sync()
-        } else {
-            self.wal.flush()
-        };
-        // A part of the group can be in the log although its end is not; after a failed sync none counts.
-        let in_log = match (&outcome, is_synced_first) {
-            (Err(_), true) => Position::MIN,
-            (Ok(()), _) | (Err(_), false) => self.wal.flushed_position(),
-        };
+        let (in_log, outcome) = self.write_group();
         if let Err(source) = &outcome {
             self.note_log_error("write to", source);
         }
@@ -253,8 +243,8 @@ impl<D: Disk> Ingest<D> {
                 reply,
             } = request;
             if position < in_log {
-                effects(Effect::Reply(reply, Ok(())));
                 self.metrics.count_appended(signal, n_items, body.len());
+                effects(Effect::Reply(reply, Ok(())));
                 appended.push((position, signal, received_unix_nano, body, n_items, permit));
             } else {
                 let refusal = outcome.as_ref().err().map_or(Refusal::Unavailable, refusal);
@@ -316,6 +306,20 @@ impl<D: Disk> Ingest<D> {
                 effects(Effect::Reply(request.reply, Err(refusal(&source))));
             }
         }
+    }
+
+    /// Writes the group; gives the position before which it is in the log, as a full disk can cut it.
+    fn write_group(&mut self) -> (Position, wal::Result<()>) {
+        let outcome = self.wal.flush();
+        // Also after a cut: what the disk took will be replayed, so it must be acknowledged and indexed.
+        if self.settings.sync_interval.is_zero()
+            && let Err(failed) = self.wal.sync()
+        {
+            // Nothing counts, and no more is decided until the restart.
+            let first = outcome.err().filter(|source| !source.is_full());
+            return (Position::MIN, Err(first.unwrap_or(failed)));
+        }
+        (self.wal.flushed_position(), outcome)
     }
 
     /// Hands on the releases whose decision record survives a power failure.

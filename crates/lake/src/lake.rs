@@ -54,7 +54,7 @@ impl Lake {
     ) -> Result<Self> {
         let kernel = Arc::new(Kernel::new(Arc::clone(&store))?);
         let open = |spec: &&'static tables::Spec| {
-            Table::open(Arc::clone(&kernel), *spec, root.clone(), mode)
+            Table::open(Arc::clone(&kernel), spec, root.clone(), mode)
         };
         let tables = try_join_all(specs.iter().map(open)).await?;
         Ok(Self {

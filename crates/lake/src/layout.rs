@@ -84,7 +84,7 @@ impl Layout {
         for (list, columns) in &lists {
             for column in columns {
                 if schema.field_with_name(column).is_err() {
-                    return Err(refuse(column, ColumnProblem::NotInSchema(*list)));
+                    return Err(refuse(column, ColumnProblem::NotInSchema(list)));
                 }
             }
         }

@@ -217,7 +217,11 @@ fn split_any_layout(mut fields: Fields<'_>) -> Result<(&[u8], Fields<'_>)> {
     let mut any = None;
     while let Some((number, value)) = fields.step()? {
         match number {
-            1 => key = fields.bytes_of(number, value)?,
+            1 => {
+                // Of repeated keys the last counts, and all must be text.
+                fields.check_str(number, value)?;
+                key = fields.bytes_of(number, value)?;
+            }
             2 => {
                 let message = fields.message_of(number, value)?;
                 if any.replace(message).is_some() {

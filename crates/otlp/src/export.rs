@@ -2,9 +2,9 @@
 //!
 //! # Decided
 //!
-//! *The whole request is refused* ([`check`] is an error) for broken framing, for a string that is
-//! not UTF-8 (anywhere: proto3 strings must be, and one such string makes a later writer fail for
-//! everybody), and for attribute values nested deeper than [`Limits::depth_max`]. Cutting out one
+//! *The whole request is refused* ([`check()`] is an error) for broken framing, for a string that
+//! is not UTF-8 (anywhere: proto3 strings must be, and one such string makes a later writer fail
+//! for everybody), and for attribute values nested deeper than [`Limits::depth_max`]. Cutting out one
 //! span would mean to rewrite bytes that are kept as they arrived.
 //!
 //! *One span is rejected* (partial success) for a trace or span id that is missing, all zero or of
@@ -105,7 +105,7 @@ impl TimeWindow {
     }
 }
 
-/// What [`check`] found in a request that is not refused as a whole.
+/// What [`check()`] found in a request that is not refused as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Accepted spans, points or log records.

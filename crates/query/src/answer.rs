@@ -14,7 +14,9 @@ use futures::{Stream, StreamExt};
 use tokio::sync::mpsc;
 use tokio::time::Sleep;
 
+use crate::engine::Started;
 use crate::error::{Error, Phase, Result};
+use crate::stop::StopOnDrop;
 
 /// What the executing thread reports. The end is said aloud: a channel that just closes means that
 /// the thread is gone, and an answer must not look complete then.
@@ -30,6 +32,7 @@ pub(crate) enum Produced {
 pub struct Answer {
     schema: SchemaRef,
     produced: mpsc::Receiver<Produced>,
+    stop: StopOnDrop,
     deadline: Pin<Box<Sleep>>,
     timeout: Duration,
     rows_max: u64,
@@ -40,15 +43,15 @@ pub struct Answer {
 
 impl Answer {
     pub(crate) fn new(
-        schema: SchemaRef,
-        produced: mpsc::Receiver<Produced>,
+        started: Started,
         deadline: Pin<Box<Sleep>>,
         timeout: Duration,
         rows_max: u64,
     ) -> Self {
         Self {
-            schema,
-            produced,
+            schema: started.schema,
+            produced: started.produced,
+            stop: started.stop,
             deadline,
             timeout,
             rows_max,
@@ -88,6 +91,7 @@ impl Answer {
     fn finish(&mut self) {
         self.is_finished = true;
         // Stops the statement at once; a reader may keep the answer for its counts.
+        self.stop.stop();
         self.produced.close();
         while self.produced.try_recv().is_ok() {}
     }

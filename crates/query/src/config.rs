@@ -128,6 +128,12 @@ impl Config {
         self.spill_mib.saturating_mul(MIB)
     }
 
+    /// Sorted files that one merge reads at a time. Each needs memory that cannot be spilled, and the
+    /// threads of a statement merge at once: the more memory, the more files and the fewer passes.
+    pub(crate) fn spill_merge_fan_in(&self) -> usize {
+        bytes_of(self.memory_mib, 1).div_euclid(16).clamp(2, 16)
+    }
+
     pub(crate) fn statement_bytes(&self) -> usize {
         bytes_of(self.statement_kib, 1024)
     }

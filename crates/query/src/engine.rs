@@ -27,6 +27,7 @@ use crate::executor::Executor;
 use crate::profile;
 use crate::session::{self, Sessions};
 use crate::statement;
+use crate::stop::{StopOnDrop, stoppable};
 use crate::views::{VIEWS, View};
 
 /// Batches between the executing thread and the reader. One is enough to keep both busy; more would
@@ -56,9 +57,10 @@ struct Shared {
 }
 
 /// A planned statement whose rows are being made.
-struct Started {
-    schema: SchemaRef,
-    produced: mpsc::Receiver<Produced>,
+pub(crate) struct Started {
+    pub(crate) schema: SchemaRef,
+    pub(crate) produced: mpsc::Receiver<Produced>,
+    pub(crate) stop: StopOnDrop,
 }
 
 impl Engine {
@@ -143,13 +145,7 @@ impl Engine {
 
         let rows_max = rows.unwrap_or(u64::MAX).min(self.config.rows_max);
         let timeout = self.config.timeout;
-        Ok(Answer::new(
-            started.schema,
-            started.produced,
-            deadline,
-            timeout,
-            rows_max,
-        ))
+        Ok(Answer::new(started, deadline, timeout, rows_max))
     }
 
     async fn within<T>(
@@ -176,13 +172,20 @@ struct Held {
 async fn start(shared: Arc<Shared>, sql: String, held: Held) -> Result<Started> {
     let (plan, state) = shared.plan(&sql).await?;
     let schema = plan.schema();
+    let stop = StopOnDrop::default();
+    let plan = stoppable(plan, &stop.flag())
+        .map_err(|source| Error::from_datafusion(source, shared.limits))?;
     let (sender, produced) = mpsc::channel(BATCHES_AHEAD);
     let _detached = Handle::current().spawn(async move {
         produce(&shared, plan, &state, &sender).await;
         drop(state);
         drop(held);
     });
-    Ok(Started { schema, produced })
+    Ok(Started {
+        schema,
+        produced,
+        stop,
+    })
 }
 
 /// Sends batches until the end, an error, or until the reader is gone.
@@ -224,6 +227,8 @@ impl Shared {
         let fault = |source| Error::from_datafusion(source, self.limits);
         let names = StatementSchema::new(&self.lake);
         let mut state = self.sessions.open(names.catalogs()).map_err(fault)?;
+        // `now()` is this instant in every part of the statement; without it DataFusion cannot plan it.
+        state.mark_start_execution();
         add_views(&state, &names, &parsed).await?;
 
         let logical = state.statement_to_plan(parsed).await.map_err(fault)?;

@@ -317,11 +317,15 @@ fn column_hint<'a>(
 ) -> String {
     let folded = flat_name.to_lowercase().replace('.', "_");
     let last = name.to_lowercase().replace('.', "_");
+    let fold = |known: &str| known.to_lowercase().replace('.', "_");
     let alike = known
         .clone()
-        .find(|known| {
-            let known = known.to_lowercase().replace('.', "_");
-            known == folded || known == last || known.replace('_', "") == last.replace('_', "")
+        .find(|known| fold(known) == folded)
+        .or_else(|| {
+            known.clone().find(|known| {
+                let known = fold(known);
+                known == last || known.replace('_', "") == last.replace('_', "")
+            })
         })
         .or_else(|| {
             known

@@ -37,6 +37,7 @@
 pub mod config;
 mod error;
 mod statement;
+mod stop;
 
 mod catalog;
 mod views;

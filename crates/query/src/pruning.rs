@@ -19,7 +19,7 @@ use datafusion::common::{
 };
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::utils::conjunction;
-use datafusion::physical_optimizer::pruning::PruningPredicate;
+use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 use lake::{Bound, DataFile};
 
 use crate::scan::Layout;
@@ -38,7 +38,10 @@ pub(crate) fn files_that_can_match<'a>(
     };
     let columns = DFSchema::try_from(Arc::clone(&layout.schema))?;
     let filter = state.create_physical_expr(filter, &columns)?;
-    let Ok(predicate) = PruningPredicate::try_new(filter, Arc::clone(&layout.schema)) else {
+    let Ok(predicate) = PruningPredicateBuilder::new()
+        .with_file_schema(Arc::clone(&layout.schema))
+        .try_build(filter)
+    else {
         return Ok(all());
     };
     let kept = predicate.prune(&KnownOfFiles { files, layout })?;

@@ -13,7 +13,7 @@ use datafusion::execution::cache::cache_manager::CacheManagerConfig;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::object_store::{ObjectStoreRegistry, ObjectStoreUrl};
-use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionConfig;
@@ -109,6 +109,7 @@ impl Sessions {
         DiskManagerBuilder::default()
             .with_mode(mode)
             .with_max_temp_directory_size(self.config.spill_bytes())
+            .with_max_spill_merge_fan_in(self.config.spill_merge_fan_in())
     }
 }
 
@@ -145,6 +146,8 @@ fn settings(config: &Config) -> SessionConfig {
     // Plain strings: JDBC, ADBC and browser clients do not all read view types.
     options.execution.parquet.schema_force_view_types = false;
     options.sql_parser.map_string_types_to_utf8view = false;
+    // A view has the order that it says, for a statement that asks for no other.
+    options.sql_parser.enable_subquery_sort_elimination = false;
     options.optimizer.expand_views_at_output = true;
     options.execution.parquet.max_in_list_size = PRUNING_LIST_MAX;
     // Stored times are UTC; literals without a zone are too.

@@ -17,9 +17,9 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use crate::error::{Error, Result};
 
-/// Words and operators of one statement. Leaves 4 KiB of [`crate::executor::STACK_BYTES`] for each
-/// level of the deepest tree.
-pub(crate) const OPERATORS_MAX: usize = 16_384;
+/// Words and operators of one statement. Leaves 32 KiB of [`crate::executor::STACK_BYTES`] for each
+/// level of the deepest tree; planning time grows with the square of its depth.
+pub(crate) const OPERATORS_MAX: usize = 2_048;
 
 /// Levels of nested parentheses, subqueries and function calls.
 pub(crate) const NESTING_MAX: usize = 128;
@@ -230,7 +230,7 @@ mod tests {
             "ok",
         );
         let chain = vec!["a"; OPERATORS_MAX].join("+");
-        check(&format!("SELECT {chain}"), "more than the limit of 16384");
+        check(&format!("SELECT {chain}"), "more than the limit of 2048");
         check(
             &format!("SELECT {}1{}", "(".repeat(1000), ")".repeat(1000)),
             "not valid SQL",

@@ -72,14 +72,14 @@ pub enum ColumnType {
 pub enum Origin {
     /// Computed, or a field of the message.
     Row,
-    /// Span attribute [`Column::source`].
+    /// Span attribute [`field@Column::source`].
     Span {
         /// Other spellings, best first; used where the canonical key has no usable value.
         aliases: &'static [&'static str],
         /// Event name and attribute key that fill the column if no span attribute does.
         event: Option<(&'static str, &'static str)>,
     },
-    /// Resource attribute [`Column::source`].
+    /// Resource attribute [`field@Column::source`].
     Resource {
         /// Other spellings, best first.
         aliases: &'static [&'static str],

@@ -26,7 +26,7 @@ const NAME_BYTES_MAX: usize = 1_024;
 /// Table `traces`.
 pub static SPEC: Spec = Spec {
     name: "traces",
-    doc: "One row per trace and decision, kept or not.",
+    doc: "One row per trace and decision, kept or not, as it was decided; spans that came later are in `spans` with `late`.",
     columns: COLUMNS,
     sort: &[SortKey::descending("start_time_unix_nano")],
     bloom: &["trace_id"],
@@ -65,7 +65,7 @@ const COLUMNS: &[Column] = &[
         .source("computed"),
     Column::new("span_count", Int, "Spans when it was decided.").source("counted"),
     Column::new("error_span_count", Int, "Of them with status ERROR.").source("status.code"),
-    Column::new("error", Bool, "Has any span status ERROR?").source("status.code"),
+    Column::new("error", Bool, "Whether any of its spans has status ERROR.").source("status.code"),
     Column::new("services", TextList, "Services in it, each once.").source("service.name"),
     Column::new("decision", Text, "sampled, not_sampled or dropped.").source("sampling"),
     Column::new("policy", Text, "Policy that decided.").source("sampling"),
@@ -88,7 +88,7 @@ const COLUMNS: &[Column] = &[
         "Spans whose parent is not among the spans.",
     )
     .source("parent_span_id"),
-    Column::new("complete", Bool, "Was a root seen, and no orphan?")
+    Column::new("complete", Bool, "Whether a root was seen, and no orphan.")
         .source("root_count, orphan_count"),
     Column::new("request_count", Int, "Engine requests in it.").source("requests"),
     Column::new("model", Text, "Model of its main request.").source("requests"),
@@ -143,14 +143,7 @@ const COLUMNS: &[Column] = &[
         "Why it may not be whole; see the list of flags.",
     )
     .source("sampling"),
-    Column::new(
-        "late",
-        Bool,
-        "Row of spans that came after the trace's decision.",
-    )
-    .key()
-    .source("sampling"),
-    Column::new("stored", Bool, "Are its spans in `spans`?").source("decision"),
+    Column::new("stored", Bool, "Whether its spans are in `spans`.").source("decision"),
 ];
 
 /// Why a trace may not be whole.
@@ -237,8 +230,6 @@ pub struct Trace<'a> {
     pub decided_unix_nano: u64,
     /// Why it may not be whole, beside what the counts of roots and orphans say.
     pub loss_flags: &'a [LossFlag],
-    /// Are these spans that came after the trace's decision?
-    pub late: bool,
 }
 
 impl Trace<'_> {
@@ -334,7 +325,6 @@ impl TracesBuilder {
             .filter(|(flag, is_set)| *is_set && !trace.loss_flags.contains(flag));
         let flags = implied.map(|(flag, _)| flag).chain(trace.loss_flags);
         rows.texts("loss_flags", Some(flags.map(|flag| flag.as_str())));
-        rows.bool("late", Some(trace.late));
         rows.bool("stored", Some(trace.decision == "sampled"));
         rows.end_row();
         Ok(())

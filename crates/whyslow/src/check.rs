@@ -70,17 +70,7 @@ fn describe(name: &str, loaded: &Loaded) -> String {
             policy_type(&policy.policy_type)
         ));
     }
-    let content = match config.redact.content {
-        tables::redact::Content::Drop => "prompts and completions dropped",
-        tables::redact::Content::Keep => "prompts and completions stored",
-    };
-    let cut = config
-        .redact
-        .value_bytes_max
-        .map_or("values whole".to_owned(), |max| {
-            format!("values cut at {max} bytes")
-        });
-    line(format!("  redact    {content}, {cut}"));
+    line(format!("  redact    {}", redaction(&config.redact)));
     line(format!(
         "  store     Delta tables at {}, committed every {:?} or {}",
         config.lake.path,
@@ -103,6 +93,19 @@ fn describe(name: &str, loaded: &Loaded) -> String {
         ));
     }
     out
+}
+
+fn redaction(redact: &tables::redact::Config) -> String {
+    let content = match redact.content {
+        tables::redact::Content::Drop => "prompts and completions dropped",
+        tables::redact::Content::Keep => "prompts and completions stored",
+    };
+    let cut = redact
+        .value_bytes_max
+        .map_or("values whole".to_owned(), |max| {
+            format!("values cut at {max} bytes")
+        });
+    format!("{content}, {cut}")
 }
 
 fn waits(sampler: &sampler::Config) -> String {

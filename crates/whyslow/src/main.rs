@@ -103,7 +103,10 @@ fn start_log(command: &Command) {
         | Command::Replay(_)
         | Command::Loadgen(_) => "warn".to_owned(),
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
+        // The kernel logs every step of every commit at `info`.
+        EnvFilter::new(format!("{level},delta_kernel=warn"))
+    });
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())

@@ -43,50 +43,41 @@ fn unknown_keys_are_errors_that_name_them() {
     }
 }
 
+const NO_PROTOCOLS: Protocols = Protocols {
+    grpc: None,
+    http: None,
+};
+
+/// Spoils one value of the defaults.
+type Spoil = fn(&mut Config);
+
+const WRONG_VALUES: &[(Spoil, &str)] = &[
+    (|c| c.otlp.protocols = NO_PROTOCOLS, "protocols"),
+    (|c| grpc(c).max_recv_msg_size_mib = 0, "max_recv_msg"),
+    (|c| http(c).max_request_body_size = 0, "max_request"),
+    (|c| http(c).logs_url_path = "/v1/traces".into(), "http"),
+    (
+        |c| c.intake.bytes_in_flight_max = 1,
+        "intake::bytes_in_flight_max",
+    ),
+    (
+        |c| c.intake.body_timeout = Duration::ZERO,
+        "intake::body_timeout",
+    ),
+];
+
+fn grpc(config: &mut Config) -> &mut Grpc {
+    config.otlp.protocols.grpc.as_mut().unwrap()
+}
+
+fn http(config: &mut Config) -> &mut Http {
+    config.otlp.protocols.http.as_mut().unwrap()
+}
+
 #[test]
 fn defaults_are_valid_and_wrong_values_name_their_key() {
     assert!(Config::default().validate().is_ok());
-    let wrong: [(fn(&mut Config), &str); 6] = [
-        (
-            |c| (c.otlp.protocols.grpc, c.otlp.protocols.http) = (None, None),
-            "protocols",
-        ),
-        (
-            |c| {
-                c.otlp
-                    .protocols
-                    .grpc
-                    .as_mut()
-                    .unwrap()
-                    .max_recv_msg_size_mib = 0
-            },
-            "max_recv_msg",
-        ),
-        (
-            |c| {
-                c.otlp
-                    .protocols
-                    .http
-                    .as_mut()
-                    .unwrap()
-                    .max_request_body_size = 0
-            },
-            "max_request",
-        ),
-        (
-            |c| c.otlp.protocols.http.as_mut().unwrap().logs_url_path = "/v1/traces".into(),
-            "http",
-        ),
-        (
-            |c| c.intake.bytes_in_flight_max = 1,
-            "intake::bytes_in_flight_max",
-        ),
-        (
-            |c| c.intake.body_timeout = Duration::ZERO,
-            "intake::body_timeout",
-        ),
-    ];
-    for (change, key) in wrong {
+    for (change, key) in WRONG_VALUES {
         let mut config = Config::default();
         change(&mut config);
         let error = config.validate().unwrap_err().to_string();

@@ -12,6 +12,17 @@ use crate::{
     status::RefusedReason,
 };
 
+/// Unit of what is conserved, its help text, and its part of an [`Amount`].
+type Unit = (&'static str, &'static str, fn(&Amount) -> u64);
+
+const UNITS: [Unit; 3] = [
+    ("traces", "Traces", |amount| amount.n_traces),
+    ("spans", "Spans", |amount| amount.n_spans),
+    ("span_bytes", "Bytes of span messages", |amount| {
+        amount.n_bytes
+    }),
+];
+
 impl Metrics {
     /// All metrics in Prometheus text exposition format 0.0.4.
     pub fn render_prometheus(&self) -> String {
@@ -115,14 +126,7 @@ impl Metrics {
             ("not_sampled", conservation.not_sampled),
             ("dropped", conservation.dropped),
         ];
-        let units: [(&str, &str, fn(&Amount) -> u64); 3] = [
-            ("traces", "Traces", |amount| amount.n_traces),
-            ("spans", "Spans", |amount| amount.n_spans),
-            ("span_bytes", "Bytes of span messages", |amount| {
-                amount.n_bytes
-            }),
-        ];
-        for (unit, what, field) in units {
+        for (unit, what, field) in UNITS {
             let name = format!("sampler_{unit}_total");
             let help = format!(
                 "{what} by what became of them; received + recovered is the sum of the rest, late and pending."

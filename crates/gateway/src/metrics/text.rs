@@ -1,6 +1,6 @@
 //! Writes the Prometheus text exposition format 0.0.4.
 //!
-//! Source: prometheus.io/docs/instrumenting/exposition_formats, "Text format details".
+//! Source: <https://prometheus.io/docs/instrumenting/exposition_formats/>, "Text format details".
 
 use std::fmt::Write;
 

@@ -5,6 +5,7 @@ use std::io::Write;
 use bytes::Bytes;
 use gateway::Config;
 use http::{Method, StatusCode};
+use otlp::export::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic::{Code, codec::CompressionEncoding};
 
@@ -150,7 +151,7 @@ async fn compressed_bodies_are_taken_in_every_encoding() {
             .await;
         assert_eq!(answer.status, StatusCode::OK, "{encoding}");
     }
-    assert_eq!(gateway.handle.metrics.conservation().received.n_spans, 4);
+    assert_eq!(gateway.handle.metrics.n_items_received(Signal::Traces), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 //! One request as the spans that four services write of it.
 //!
 //! Names and keys: vLLM 0.33 (`vllm/v1/engine/output_processor.py`, `do_tracing`), OpenTelemetry's
-//! GenAI and HTTP conventions for the gateway, OpenInference and the ASGI instrumentation for the
+//! generative AI and HTTP conventions for the gateway, OpenInference and the ASGI instrumentation for the
 //! RAG service.
 
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! The traffic is the same each time, adds up, and is well-formed OTLP.
 
 use std::cmp::Reverse;
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

@@ -107,83 +107,84 @@ fn request(key_value: &[u8]) -> Vec<u8> {
     field(1, &field(2, &field(2, &span)))
 }
 
-/// Every layout of an attribute that is not the usual one.
-#[test]
-fn layouts_that_no_encoder_writes_are_read_or_refused_alike() {
-    let value = |key_value: &[u8]| -> Result<String, Error> {
-        let body = request(key_value);
-        check(Signal::Traces, &body, &Limits::default())?;
-        let span = spans(&body, &Limits::default())
-            .next()
-            .unwrap()?
-            .span
-            .to_vec();
-        let mut out = String::new();
-        for attribute in of_span(&span) {
-            let (key, value) = attribute?;
-            out.push_str(key);
-            out.push('=');
-            value.write_text(&mut out);
-        }
-        Ok(out)
-    };
-    let (key, text) = (field(1, b"k"), field(2, &field(1, b"v")));
-    let ok = |parts: &[&[u8]], want: &str| assert_eq!(value(&parts.concat()).as_deref(), Ok(want));
-    ok(&[&key, &text], "k=v");
-    ok(&[&text, &key], "k=v");
-    ok(&[&field(1, b"old"), &key, &text], "k=v");
-    ok(&[&text], "=v");
-    ok(&[&key], "k=");
-    ok(&[], "=");
-    ok(&[&key, &text, &field(15, b"unknown")], "k=v");
-    ok(&[&key, &text, &[0x18, 5]], "k=v");
-    // Lengths of more bytes than needed.
-    ok(&[&[0x0a, 0x81, 0x00, b'k'], &text], "k=v");
-    ok(&[&key, &[0x12, 0x83, 0x00, 0x0a, 1, b'v']], "k=v");
-    ok(&[&key, &field(2, &[0x0a, 0x81, 0x80, 0x00, b'v'])], "k=v");
-    // Integers of one to ten bytes.
-    ok(&[&key, &field(2, &[0x18, 0x7f])], "k=127");
-    ok(&[&key, &field(2, &[0x18, 0x80, 0x01])], "k=128");
-    ok(&[&key, &field(2, &[0x18, 0x80, 0x80, 0x01])], "k=16384");
-    ok(
-        &[
-            &key,
-            &field(
-                2,
-                &[
-                    0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1,
-                ],
-            ),
-        ],
-        "k=-1",
-    );
-    ok(&[&key, &field(2, &[0x10, 0x80, 0x01])], "k=true");
-    ok(&[&key, &field(2, &[0x40, 3])], "k=");
+/// The attributes of a request with the `KeyValue` of these parts, as text, if it is accepted.
+fn read(parts: &[&[u8]]) -> Result<String, Error> {
+    let body = request(&parts.concat());
+    check(Signal::Traces, &body, &Limits::default())?;
+    let span = spans(&body, &Limits::default()).next().unwrap()?.span;
+    let mut out = String::new();
+    for attribute in of_span(span) {
+        let (key, value) = attribute?;
+        out.push_str(key);
+        out.push('=');
+        value.write_text(&mut out);
+    }
+    Ok(out)
+}
 
-    let refused = |parts: &[&[u8]], want: fn(&Error) -> bool| {
-        let error = value(&parts.concat()).unwrap_err();
-        assert!(want(&error), "{error}");
-    };
-    refused(&[&key, &text, &text], |e| {
-        matches!(e, Error::Repeated { field: 2, .. })
+#[track_caller]
+fn check_read(parts: &[&[u8]], want: &str) {
+    assert_eq!(read(parts).as_deref(), Ok(want));
+}
+
+#[track_caller]
+fn check_refused(parts: &[&[u8]], is_wanted: fn(&Error) -> bool) {
+    let error = read(parts).unwrap_err();
+    assert!(is_wanted(&error), "{error}");
+}
+
+#[test]
+fn layouts_that_no_encoder_writes_are_read() {
+    let (key, text) = (field(1, b"k"), field(2, &field(1, b"v")));
+    check_read(&[&key, &text], "k=v");
+    check_read(&[&text, &key], "k=v");
+    check_read(&[&field(1, b"old"), &key, &text], "k=v");
+    check_read(&[&text], "=v");
+    check_read(&[&key], "k=");
+    check_read(&[], "=");
+    check_read(&[&key, &text, &field(15, b"unknown")], "k=v");
+    check_read(&[&key, &text, &[0x18, 5]], "k=v");
+    // Lengths of more bytes than needed.
+    check_read(&[&[0x0a, 0x81, 0x00, b'k'], &text], "k=v");
+    check_read(&[&key, &[0x12, 0x83, 0x00, 0x0a, 1, b'v']], "k=v");
+    let overlong = field(2, &[0x0a, 0x81, 0x80, 0x00, b'v']);
+    check_read(&[&key, &overlong], "k=v");
+}
+
+#[test]
+fn numbers_are_read_at_every_length() {
+    let key = field(1, b"k");
+    let check = |any: &[u8], want: &str| check_read(&[&key, &field(2, any)], want);
+    check(&[0x18, 0x7f], "k=127");
+    check(&[0x18, 0x80, 0x01], "k=128");
+    check(&[0x18, 0x80, 0x80, 0x01], "k=16384");
+    let minus_one = [&[0x18][..], &[0xff; 9], &[1]].concat();
+    check(&minus_one, "k=-1");
+    check(&[0x10, 0x80, 0x01], "k=true");
+    check(&[0x40, 3], "k=");
+}
+
+#[test]
+fn attributes_that_cannot_be_read_are_refused() {
+    let (key, text) = (field(1, b"k"), field(2, &field(1, b"v")));
+    let is_cut = |error: &Error| matches!(error, Error::Truncated { .. });
+    check_refused(&[&key, &text, &text], |error| {
+        matches!(error, Error::Repeated { field: 2, .. })
     });
     let two = [field(1, b"v"), vec![0x18, 1]].concat();
-    refused(&[&key, &field(2, &two)], |e| {
-        matches!(e, Error::Repeated { field: 3, .. })
+    check_refused(&[&key, &field(2, &two)], |error| {
+        matches!(error, Error::Repeated { field: 3, .. })
     });
-    refused(&[&field(1, b"\xff"), &text], Error::is_utf8);
-    refused(&[&key, &field(2, &field(1, b"\xc3"))], Error::is_utf8);
-    refused(&[&key, &[0x12, 0x05, 0x0a, 1, b'v']], |e| {
-        matches!(e, Error::Truncated { .. })
+    check_refused(&[&field(1, b"\xff"), &text], Error::is_utf8);
+    check_refused(&[&field(1, b"\xff"), &key, &text], Error::is_utf8);
+    check_refused(&[&key, &field(2, &field(1, b"\xc3"))], Error::is_utf8);
+    check_refused(&[&key, &[0x12, 0x05, 0x0a, 1, b'v']], is_cut);
+    check_refused(&[&key, &field(2, &[0x18, 0x80])], is_cut);
+    check_refused(&[&key, &field(2, &[0x0d, 0, 0, 0, 0])], |error| {
+        matches!(error, Error::WireType { .. })
     });
-    refused(&[&key, &field(2, &[0x18, 0x80])], |e| {
-        matches!(e, Error::Truncated { .. })
-    });
-    refused(&[&key, &field(2, &[0x0d, 0, 0, 0, 0])], |e| {
-        matches!(e, Error::WireType { .. })
-    });
-    refused(&[&[0x08, 1], &text], |e| {
-        matches!(e, Error::WireType { field: 1, .. })
+    check_refused(&[&[0x08, 1], &text], |error| {
+        matches!(error, Error::WireType { field: 1, .. })
     });
 }
 

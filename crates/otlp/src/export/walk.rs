@@ -26,8 +26,9 @@ pub struct SpanAt<'a> {
     pub offset: u32,
 }
 
-/// The accepted spans of a body that passed [`crate::export::check`] with the same limits, in order:
-/// the same spans whenever it is walked. Ends after the first error, which a checked body has not.
+/// The accepted spans of a body that passed [`crate::export::check()`] with the same limits, in
+/// order: the same spans whenever it is walked. Ends after the first error, which a checked body
+/// has not.
 #[derive(Clone, Debug)]
 pub struct Spans<'a> {
     walk: Walk<'a>,

@@ -43,7 +43,6 @@ fn json_of_a_payload_means_the_same_as_its_protobuf() {
 }
 
 /// Where payloads of other projects lie beside a checkout; they are not part of the repository.
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn other_payloads(project: &str) -> Vec<(String, Vec<u8>)> {
     let shared = std::env::var_os("WHYSLOW_SHARED")
         .map_or_else(|| crate_path("../../../shared"), PathBuf::from);

@@ -11,12 +11,12 @@ use crate::{Config, Error};
 
 /// A sort of some 100 MB, more than any small pool holds.
 fn hungry() -> String {
-    let words: Vec<String> = (1..=80)
+    let words: Vec<String> = (1..=8)
         .map(|n| format!("value * {n} * 1000000007"))
         .collect();
     let prompt = words.join(",");
     format!(
-        "SELECT concat_ws(' ', {prompt}) AS prompt FROM generate_series(1, 100000) ORDER BY prompt DESC"
+        "SELECT concat_ws(' ', {prompt}) AS prompt FROM generate_series(1, 1000000) ORDER BY prompt DESC"
     )
 }
 
@@ -37,16 +37,16 @@ async fn a_statement_that_never_ends_is_stopped_and_the_next_is_answered() {
         let error = fixture.try_ask(sql).await.unwrap_err();
         assert!(matches!(error, Error::TimedOut { .. }), "{sql}: {error:?}");
         assert!(error.is_limit() && !error.is_users_fault());
-    }
-    // The only place is free again once the last statement has noticed.
-    let mut answered = fixture.try_ask("SELECT 1").await;
-    for _ in 0..100 {
-        if answered.is_ok() {
-            break;
+        // The only place is free again once the statement has noticed.
+        let mut answered = fixture.try_ask("SELECT 1").await;
+        for _ in 0..20 {
+            if answered.is_ok() {
+                break;
+            }
+            answered = fixture.try_ask("SELECT 1").await;
         }
-        answered = fixture.try_ask("SELECT 1").await;
+        assert!(answered.is_ok(), "never stops: {sql}");
     }
-    answered.unwrap();
 }
 
 /// C64: the statement fails with the limit's name, or spills.
@@ -168,7 +168,7 @@ async fn the_deepest_chain_is_answered_or_refused_but_does_not_end_the_process()
             Err(error) => assert!(error.is_limit() || error.is_users_fault(), "{error:?}"),
         }
     }
-    let union = vec!["SELECT name FROM spans"; 1000].join(" UNION ALL ");
+    let union = vec!["SELECT name FROM spans"; 300].join(" UNION ALL ");
     match fixture.try_ask(&union).await {
         Ok(_) => {}
         Err(error) => assert!(error.is_limit(), "{error:?}"),

@@ -1,6 +1,6 @@
 //! What loads, and what the error says if it does not.
 
-use sampler::Config;
+use sampler::{Config, Number, NumericAttribute, Policy, PolicyType};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -79,119 +79,130 @@ fn defaults_are_those_of_the_collector() {
     );
 }
 
+/// The items of `policies`, and what the error says of them.
+const POLICY_ERRORS: &[(&str, &[&str])] = &[
+    ("{type: always_sample}", &["policy number 1", "`name`"]),
+    ("{name: p}", &["`p`", "no `type`"]),
+    (
+        "{name: p, type: latencey}",
+        &["`p`", "`latencey`", "did you mean `latency`?"],
+    ),
+    ("{name: p, type: zzz}", &["`p`", "unknown type `zzz`"]),
+    ("{name: p, type: latency}", &["`p`", "no section `latency`"]),
+    (
+        "{name: p, type: latency, latency: }",
+        &["`p`", "no section `latency`"],
+    ),
+    (
+        "{name: p, type: latency, probabilistic: {sampling_percentage: 5}}",
+        &["`p`", "type `latency`", "section `probabilistic`"],
+    ),
+    (
+        "{name: p, type: always_sample, always_sampel: 1}",
+        &["`p`", "`always_sampel`"],
+    ),
+    (
+        "{name: p, type: latency, latancy: {}}",
+        &["`p`", "did you mean `latency`?"],
+    ),
+    (
+        "{name: p, type: latency, latency: {treshold_ms: 5}}",
+        &["`p`", "treshold_ms", "threshold_ms"],
+    ),
+    (
+        "{type: latency, latency: {treshold_ms: 5}, name: p}",
+        &["treshold_ms"],
+    ),
+    (
+        "{name: p, type: latency, latency: {threshold_ms: 5, upper_threshold_ms: 5}}",
+        &["`p`", "`latency`", "nothing matches"],
+    ),
+    (
+        "{name: p, type: numeric_attribute, numeric_attribute: {key: k, min_value: .nan}}",
+        &["`p`", "`numeric_attribute`", "non-finite float `.nan`"],
+    ),
+    (
+        "{name: p, type: numeric_attribute, numeric_attribute: {key: k, min_value: \"5\"}}",
+        &["`p`", "number"],
+    ),
+    (
+        "{name: p, type: numeric_attribute, numeric_attribute: {min_value: 5}}",
+        &["`p`", "`key`"],
+    ),
+    (
+        "{name: p, type: string_attribute, string_attribute: {key: \"\", values: [a]}}",
+        &["`p`", "string_attribute.key", "is empty"],
+    ),
+    (
+        "{name: p, type: string_attribute, string_attribute: {key: k, values: ['/v1/(chat'], enabled_regex_matching: true}}",
+        &["`p`", "`/v1/(chat`"],
+    ),
+    (
+        "{name: p, type: probabilistic, probabilistic: {sampling_percentage: .inf}}",
+        &["`p`", "probabilistic.sampling_percentage"],
+    ),
+    (
+        "{name: p, type: status_code, status_code: {status_codes: [error]}}",
+        &[
+            "`p`",
+            "status_code.status_codes",
+            "`error`",
+            "OK, ERROR, UNSET",
+        ],
+    ),
+    (
+        "{name: p, type: and, and: {and_sub_policy: []}}",
+        &["`p`", "is empty"],
+    ),
+    (
+        "{name: p, type: and, and: {and_sub_policy: [{name: q, type: and, and: {and_sub_policy: [{name: r, type: always_sample}]}}]}}",
+        &["`p/q`", "sub-policy"],
+    ),
+    (
+        "{name: p, type: and, and: {and_sub_policy: [{name: q, type: drop, drop: {}}]}}",
+        &["`q`", "`drop` is not built yet"],
+    ),
+    (
+        "{name: p, type: always_sample}, {name: p, type: always_sample}",
+        &["`p`", "twice"],
+    ),
+];
+
 #[test]
 fn errors_name_the_policy_and_the_key() {
-    let policy = |policy: &str| format!("policies: [{policy}]");
-    for (yaml, parts) in [
-        ("{}".to_owned(), vec!["`policies` is empty"]),
-        ("policies: []".to_owned(), vec!["`policies` is empty"]),
-        (
-            policy("{type: always_sample}"),
-            vec!["policy number 1", "`name`"],
-        ),
-        (policy("{name: p}"), vec!["`p`", "no `type`"]),
-        (
-            policy("{name: p, type: latencey}"),
-            vec!["`p`", "`latencey`", "did you mean `latency`?"],
-        ),
-        (
-            policy("{name: p, type: zzz}"),
-            vec!["`p`", "unknown type `zzz`"],
-        ),
-        (
-            policy("{name: p, type: latency}"),
-            vec!["`p`", "no section `latency`"],
-        ),
-        (
-            policy("{name: p, type: latency, latency: }"),
-            vec!["`p`", "no section `latency`"],
-        ),
-        (
-            policy("{name: p, type: latency, probabilistic: {sampling_percentage: 5}}"),
-            vec!["`p`", "type `latency`", "section `probabilistic`"],
-        ),
-        (
-            policy("{name: p, type: always_sample, always_sampel: 1}"),
-            vec!["`p`", "`always_sampel`"],
-        ),
-        (
-            policy("{name: p, type: latency, latancy: {}}"),
-            vec!["`p`", "did you mean `latency`?"],
-        ),
-        (
-            policy("{name: p, type: latency, latency: {treshold_ms: 5}}"),
-            vec!["`p`", "treshold_ms", "threshold_ms"],
-        ),
-        (
-            policy("{type: latency, latency: {treshold_ms: 5}, name: p}"),
-            vec!["treshold_ms"],
-        ),
-        (
-            policy("{name: p, type: latency, latency: {threshold_ms: 5, upper_threshold_ms: 5}}"),
-            vec!["`p`", "`latency`", "nothing matches"],
-        ),
-        (
-            policy(
-                "{name: p, type: numeric_attribute, numeric_attribute: {key: k, min_value: .nan}}",
-            ),
-            vec!["`p`", "not a finite number"],
-        ),
-        (
-            policy(
-                "{name: p, type: numeric_attribute, numeric_attribute: {key: k, min_value: \"5\"}}",
-            ),
-            vec!["`p`", "number"],
-        ),
-        (
-            policy("{name: p, type: numeric_attribute, numeric_attribute: {min_value: 5}}"),
-            vec!["`p`", "`key`"],
-        ),
-        (
-            policy("{name: p, type: string_attribute, string_attribute: {key: \"\", values: [a]}}"),
-            vec!["`p`", "string_attribute.key", "is empty"],
-        ),
-        (
-            policy(
-                "{name: p, type: string_attribute, string_attribute: {key: k, values: ['/v1/(chat'], enabled_regex_matching: true}}",
-            ),
-            vec!["`p`", "`/v1/(chat`"],
-        ),
-        (
-            policy("{name: p, type: probabilistic, probabilistic: {sampling_percentage: .inf}}"),
-            vec!["`p`", "probabilistic.sampling_percentage"],
-        ),
-        (
-            policy("{name: p, type: status_code, status_code: {status_codes: [error]}}"),
-            vec![
-                "`p`",
-                "status_code.status_codes",
-                "`error`",
-                "OK, ERROR, UNSET",
-            ],
-        ),
-        (
-            policy("{name: p, type: and, and: {and_sub_policy: []}}"),
-            vec!["`p`", "is empty"],
-        ),
-        (
-            policy(
-                "{name: p, type: and, and: {and_sub_policy: [{name: q, type: and, and: {and_sub_policy: [{name: r, type: always_sample}]}}]}}",
-            ),
-            vec!["`p/q`", "sub-policy"],
-        ),
-        (
-            policy(
-                "{name: p, type: and, and: {and_sub_policy: [{name: q, type: drop, drop: {}}]}}",
-            ),
-            vec!["`q`", "`drop` is not built yet"],
-        ),
-        (
-            policy("{name: p, type: always_sample}, {name: p, type: always_sample}"),
-            vec!["`p`", "twice"],
-        ),
-    ] {
-        check_error(&yaml, &parts);
+    for (policies, parts) in POLICY_ERRORS {
+        check_error(&format!("policies: [{policies}]"), parts);
     }
+}
+
+/// YAML has no way to write such a bound; a program that builds a configuration has.
+#[test]
+fn a_bound_that_is_no_number_is_an_error() {
+    for bound in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let numeric = NumericAttribute {
+            key: "k".to_owned(),
+            min_value: None,
+            max_value: Some(Number::Double(bound)),
+            invert_match: false,
+        };
+        let config = Config {
+            policies: vec![Policy {
+                name: "p".to_owned(),
+                policy_type: PolicyType::NumericAttribute(numeric),
+            }],
+            ..Config::default()
+        };
+        assert_eq!(
+            config.validate().unwrap_err().to_string(),
+            "policy `p`: `numeric_attribute` is not a finite number"
+        );
+    }
+}
+
+#[test]
+fn no_policy_at_all_is_an_error() {
+    check_error("{}", &["`policies` is empty"]);
+    check_error("policies: []", &["`policies` is empty"]);
 }
 
 #[test]

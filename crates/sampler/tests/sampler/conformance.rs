@@ -9,7 +9,9 @@ use crate::run::{MS, Run, T0, one_policy};
 const CASES: &str = include_str!("../../testdata/conformance_cases.yaml");
 
 fn section(name: &str) -> Vec<Json> {
-    let all: Json = serde_saphyr::from_str(CASES).unwrap();
+    // `N` is a letter and no boolean, as in YAML 1.2.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let all: Json = serde_saphyr::from_str_with_options(CASES, options).unwrap();
     all[name].as_array().unwrap().clone()
 }
 

@@ -236,42 +236,41 @@ fn shutdown_decides_everything_on_what_is_there() {
     assert_eq!(run.sampler.stats().n_traces, 0);
 }
 
-#[test]
-fn the_summary_counts_roots_orphans_errors_services_and_bytes() {
-    let mut run = Run::new(sampler_of(all(), json!({"decision_wait": "1s"})));
+/// A trace in which each count of the summary differs.
+fn spans_to_count() -> [Span; 7] {
     let of = |service: &str, span: Span| {
         let resource = vec![("service.name".to_owned(), Value::Str(service.to_owned()))];
         Span { resource, ..span }
     };
-    let spans = [
-        of(
-            "vllm",
-            Span {
-                status: 2,
-                ..span(1, 3, 2)
-            },
-        ),
+    let failed = Span {
+        status: 2,
+        ..span(1, 3, 2)
+    };
+    let without_times = Span {
+        start_unix_nano: 0,
+        end_unix_nano: 0,
+        ..span(1, 5, 1)
+    };
+    let ends_before_it_starts = Span {
+        end_unix_nano: T0,
+        ..span(1, 6, 1)
+    };
+    [
+        of("vllm", failed),
         of("rag", span(1, 2, 1)),
         of("vllm", span(1, 4, 77)),
         of("gateway", span(1, 1, 0)),
-        // Twice the same span, one without a start, one that ends before it starts.
+        // The same span again.
         of("gateway", span(1, 1, 0)),
-        of(
-            "",
-            Span {
-                start_unix_nano: 0,
-                end_unix_nano: 0,
-                ..span(1, 5, 1)
-            },
-        ),
-        of(
-            "rag",
-            Span {
-                end_unix_nano: T0,
-                ..span(1, 6, 1)
-            },
-        ),
-    ];
+        of("", without_times),
+        of("rag", ends_before_it_starts),
+    ]
+}
+
+#[test]
+fn the_summary_counts_roots_orphans_errors_services_and_bytes() {
+    let mut run = Run::new(sampler_of(all(), json!({"decision_wait": "1s"})));
+    let spans = spans_to_count();
     let n_bytes: usize = spans.iter().map(|span| span.encode().len()).sum();
     for span in &spans {
         run.send(0, span);

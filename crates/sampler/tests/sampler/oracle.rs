@@ -9,8 +9,10 @@ use sampler::{
 use crate::bytes::{Attributes, Span, Value};
 use crate::run::{MS, Run, T0};
 
-/// Patterns with what they mean, written as plain code.
-const PATTERNS: [(&str, fn(&str) -> bool); 4] = [
+/// A pattern and what it means, written as plain code.
+type Pattern = (&'static str, fn(&str) -> bool);
+
+const PATTERNS: [Pattern; 4] = [
     ("^a", |text| text.starts_with('a')),
     ("b$", |text| text.ends_with('b')),
     ("a.*b", |text| {

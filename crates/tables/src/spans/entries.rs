@@ -95,7 +95,7 @@ pub(super) fn read<'a>(
 /// The allocation of a list of entries, for entries of another span.
 pub(super) fn recycle<'b>(mut entries: Vec<Entry<'_>>) -> Vec<Entry<'b>> {
     entries.clear();
-    entries.into_iter().filter_map(|_| None).collect()
+    entries.into_iter().map_while(|_| None).collect()
 }
 
 /// Writes what is kept; says how many bytes it takes.

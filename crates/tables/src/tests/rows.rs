@@ -60,7 +60,6 @@ fn trace<'a>(services: &'a [Arc<str>], main_request: Option<&'a Request>) -> Tra
         first_seen_unix_nano: T0 + 2_600_000_000,
         decided_unix_nano: T0 + 5_000_000_000,
         loss_flags: &[],
-        late: false,
     }
 }
 

@@ -65,83 +65,51 @@ fn check_value(key: &str, value: AnyValue, column: &str, in_column: &str, in_map
 }
 
 #[test]
-fn aliases_and_other_types_stay_in_the_map_as_they_were() {
-    let status = "http_response_status_code";
-    check_value(
-        "http.status_code",
-        AnyValue::Int(200),
-        status,
-        "200",
-        Some("200"),
-    );
-    check_value("http.status_code", text("0"), status, "0", Some("0"));
-    check_value(
-        "http.response.status_code",
-        text(" 503 "),
-        status,
-        "503",
-        Some(" 503 "),
-    );
-    check_value(
-        "http.response.status_code",
-        text("none"),
-        status,
-        "NULL",
-        Some("none"),
-    );
-    check_value(
-        "http.response.status_code",
-        AnyValue::Double(200.5),
-        status,
-        "NULL",
-        Some("200.5"),
-    );
-    check_value(
-        "http.response.status_code",
-        AnyValue::Bool(true),
-        status,
-        "NULL",
-        Some("true"),
-    );
-    let ttft = "gen_ai_latency_time_to_first_token";
+fn values_of_other_types_stay_in_the_map_beside_what_the_column_can_take() {
+    let key = "http.response.status_code";
+    let column = "http_response_status_code";
+    let check = |value, in_column, in_map| check_value(key, value, column, in_column, Some(in_map));
+    check(text(" 503 "), "503", " 503 ");
+    check(text("none"), "NULL", "none");
+    check(AnyValue::Double(200.5), "NULL", "200.5");
+    check(AnyValue::Bool(true), "NULL", "true");
+
     let key = "gen_ai.latency.time_to_first_token";
-    check_value(key, AnyValue::Double(f64::NAN), ttft, "NULL", Some("NaN"));
-    check_value(key, text("inf"), ttft, "NULL", Some("inf"));
-    check_value(key, AnyValue::Int(2), ttft, "2.0", Some("2"));
-    check_value(key, AnyValue::Empty, ttft, "NULL", Some("NULL"));
-    let reasons = "gen_ai_response_finish_reasons";
+    let column = "gen_ai_latency_time_to_first_token";
+    let check = |value, in_column, in_map| check_value(key, value, column, in_column, Some(in_map));
+    check(AnyValue::Double(f64::NAN), "NULL", "NaN");
+    check(text("inf"), "NULL", "inf");
+    check(AnyValue::Int(2), "2.0", "2");
+    check(AnyValue::Empty, "NULL", "NULL");
+
+    let id = AnyValue::Int(5);
+    check_value("gen_ai.request.id", id, "gen_ai_request_id", "5", Some("5"));
+}
+
+#[test]
+fn a_text_with_a_list_is_read_as_a_list_and_any_other_as_its_element() {
     let key = "gen_ai.response.finish_reasons";
-    check_value(
-        key,
-        text("[\"length\"]"),
-        reasons,
-        "[length]",
-        Some("[\"length\"]"),
-    );
-    check_value(key, text("abort"), reasons, "[abort]", Some("abort"));
-    check_value(key, text("[broken"), reasons, "[[broken]", Some("[broken"));
-    check_value(
-        "llm.finish_reason",
-        text("stop"),
-        reasons,
-        "[stop]",
-        Some("stop"),
-    );
-    let header = "http.request.header.x-request-id";
-    check_value(
-        header,
-        list(&["77aa"]),
-        "gen_ai_request_id",
-        "77aa",
-        Some("[\"77aa\"]"),
-    );
-    check_value(
-        "gen_ai.request.id",
-        AnyValue::Int(5),
-        "gen_ai_request_id",
-        "5",
-        Some("5"),
-    );
+    let column = "gen_ai_response_finish_reasons";
+    let check = |value: &str, in_column| {
+        check_value(key, text(value), column, in_column, Some(value));
+    };
+    check("[\"length\"]", "[length]");
+    check("abort", "[abort]");
+    check("[broken", "[[broken]");
+}
+
+#[test]
+fn aliases_fill_the_column_and_stay_in_the_map_as_they_were() {
+    let check = |key, value, column, in_column, in_map| {
+        check_value(key, value, column, in_column, Some(in_map));
+    };
+    let (status, column) = ("http.status_code", "http_response_status_code");
+    check(status, AnyValue::Int(200), column, "200", "200");
+    check(status, text("0"), column, "0", "0");
+    let (reason, column) = ("llm.finish_reason", "gen_ai_response_finish_reasons");
+    check(reason, text("stop"), column, "[stop]", "stop");
+    let (header, column) = ("http.request.header.x-request-id", "gen_ai_request_id");
+    check(header, list(&["77aa"]), column, "77aa", "[\"77aa\"]");
 }
 
 #[test]
@@ -209,7 +177,7 @@ fn long_keys_names_and_messages_are_cut_and_keys_stay_unique() {
     let body = trace(1)
         .span(&long, 5.ms())
         .attribute(&long, AnyValue::Int(1))
-        .attribute(&format!("{}z", &long[1..]), AnyValue::Int(2))
+        .attribute(&format!("{}z", "y".repeat(2_999)), AnyValue::Int(2))
         .event(&long, 1.ms())
         .build();
     let batch = spans(&body);

@@ -297,3 +297,12 @@ fn an_empty_file_is_a_map_without_keys() {
         );
     }
 }
+
+#[test]
+fn words_that_yaml_1_1_takes_for_booleans_are_strings_where_strings_are_asked_for() {
+    let head = "processors: {tail_sampling: {policies: [{name: p, type: string_attribute, \
+                string_attribute: {key: k, values: [no, on, y, N]}}]}}\n";
+    let loaded = load(&format!("{head}{REST}")).unwrap();
+    let policy = format!("{:?}", loaded.config.sampler.policies);
+    assert!(policy.contains(r#"["no", "on", "y", "N"]"#), "{policy}");
+}

@@ -53,7 +53,9 @@ impl Node {
                 value: Value::Map(Vec::new()),
             });
         }
-        serde_saphyr::from_str(yaml)
+        // `no` and `on` are strings where nothing asks for a boolean, as in the Collector.
+        let options = serde_saphyr::options! { strict_booleans: true };
+        serde_saphyr::from_str_with_options(yaml, options)
     }
 
     /// The entry `key` of a map.

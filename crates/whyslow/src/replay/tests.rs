@@ -83,7 +83,7 @@ async fn a_refused_request_and_a_bad_file_do_not_stop_the_others() {
         &files,
         &[200, 400, 200],
         &["--retime", "--gzip"],
-        expect![["1 request not accepted, 1 file not readable; [24, 24, 24]"]],
+        expect![["1 request not accepted, 1 file not readable; [26, 26, 26]"]],
     )
     .await;
 }

@@ -109,11 +109,12 @@ impl Row {
 
     fn line(&self, row_idx: usize, cell_chars_max: usize) -> anyhow::Result<Vec<String>> {
         let absent = || "-".to_owned();
-        let text = |column: &ArrayRef| {
+        // A function, not a closure: what it returns borrows from its argument.
+        fn text_at(column: &ArrayRef, row_idx: usize) -> Option<&str> {
             column
                 .is_valid(row_idx)
                 .then(|| column.as_string::<i32>().value(row_idx))
-        };
+        }
         let float = |column: &ArrayRef| {
             column
                 .is_valid(row_idx)
@@ -121,7 +122,8 @@ impl Row {
         };
         let mut line = vec![self.start(row_idx)?];
         line.extend(self.texts.iter().map(|column| {
-            text(column).map_or_else(absent, |value| text::printable(value, cell_chars_max))
+            text_at(column, row_idx)
+                .map_or_else(absent, |value| text::printable(value, cell_chars_max))
         }));
         line.extend(
             self.seconds
@@ -129,7 +131,10 @@ impl Row {
                 .map(|column| float(column).map_or_else(absent, text::seconds)),
         );
         line.push(
-            match (text(&self.longest_phase), float(&self.longest_phase_share)) {
+            match (
+                text_at(&self.longest_phase, row_idx),
+                float(&self.longest_phase_share),
+            ) {
                 (Some(phase), Some(share)) => {
                     format!("{} {:.0} %", text::printable(phase, 16), share * 100.0)
                 }

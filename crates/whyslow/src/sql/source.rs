@@ -47,7 +47,7 @@ pub(crate) struct SourceArgs {
 /// A way to ask statements.
 pub(crate) enum Source {
     Server {
-        client: Client<HttpConnector, Body>,
+        client: Box<Client<HttpConnector, Body>>,
         url: Uri,
     },
     Data {
@@ -70,7 +70,7 @@ impl SourceArgs {
     pub(crate) async fn open(&self) -> anyhow::Result<Source> {
         let Some(data) = &self.data else {
             let url = sql_url(&self.server)?;
-            let client = Client::builder(TokioExecutor::new()).build_http();
+            let client = Box::new(Client::builder(TokioExecutor::new()).build_http());
             return Ok(Source::Server { client, url });
         };
         let opened = async {

@@ -102,7 +102,6 @@ impl Rows {
             first_seen_unix_nano: summary.first_seen_unix_nano,
             decided_unix_nano: trace.decided_unix_nano,
             loss_flags: flag.as_slice(),
-            late: false,
         };
         let mut appended = self.traces.append(&row);
         if is_full(&appended) {

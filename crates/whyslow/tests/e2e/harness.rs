@@ -13,8 +13,8 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The policies of the captured traffic's oracle.
-pub(crate) const SLOW_OR_FAILED: &str = "\
-      - {name: slow, type: latency, latency: {threshold_ms: 2000}}
+pub(crate) const SLOW_OR_FAILED: &str =
+    "      - {name: slow, type: latency, latency: {threshold_ms: 2000}}
       - {name: failed, type: status_code, status_code: {status_codes: [ERROR]}}
 ";
 
@@ -140,6 +140,18 @@ service:
     }
 }
 
+/// The line that says where a server listens; what came before it is skipped.
+fn ready_line(lines: &mpsc::Receiver<String>) -> String {
+    loop {
+        let line = lines
+            .recv_timeout(PATIENCE)
+            .expect("the server ends or stays silent");
+        if line.contains("ready otlp_grpc=") {
+            return line;
+        }
+    }
+}
+
 /// A running server; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -168,23 +180,16 @@ impl Server {
                 sender.send(line).ok();
             }
         });
-        loop {
-            let line = lines
-                .recv_timeout(PATIENCE)
-                .expect("the server ends or stays silent");
-            if let Some(ready) = line.split_once("ready otlp_grpc=").map(|(_, rest)| rest) {
-                let field = |name: &str| {
-                    let text = format!("otlp_grpc={ready}");
-                    let (_, value) = text.split_once(&format!("{name}=\"")).unwrap();
-                    value.split('"').next().unwrap().to_owned()
-                };
-                return Self {
-                    child,
-                    grpc: field("otlp_grpc"),
-                    http: field("otlp_http"),
-                    query: format!("http://{}", field("query")),
-                };
-            }
+        let ready = ready_line(&lines);
+        let field = |name: &str| {
+            let (_, value) = ready.split_once(&format!("{name}=\"")).unwrap();
+            value.split('"').next().unwrap().to_owned()
+        };
+        Self {
+            child,
+            grpc: field("otlp_grpc"),
+            http: field("otlp_http"),
+            query: format!("http://{}", field("query")),
         }
     }
 

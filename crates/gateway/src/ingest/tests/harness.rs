@@ -233,12 +233,27 @@ impl Sim {
 
     /// Sends an export that waits for its group.
     pub(super) fn queue(&mut self, spans: &[TestSpan]) -> oneshot::Receiver<Result<(), Refusal>> {
+        self.request(Signal::Traces, export(spans), spans.len() as u64)
+    }
+
+    /// Fills the log with so many bytes that hold nothing: the core does not read logs.
+    pub(super) fn fill(&mut self, n_bytes: usize) {
+        drop(self.request(Signal::Logs, vec![0; n_bytes].into(), 1));
+        self.settle();
+    }
+
+    fn request(
+        &mut self,
+        signal: Signal,
+        body: Bytes,
+        n_items: u64,
+    ) -> oneshot::Receiver<Result<(), Refusal>> {
         let (reply, replied) = oneshot::channel();
         let request = Request {
-            signal: Signal::Traces,
+            signal,
             received_unix_nano: self.now,
-            body: export(spans),
-            n_items: spans.len() as u64,
+            body,
+            n_items,
             permit: self.budget.permit(),
             reply,
         };

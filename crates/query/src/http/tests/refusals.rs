@@ -10,6 +10,111 @@ use super::served;
 use crate::Config;
 use crate::tests::support::config;
 
+const JSON: &str = "application/json";
+
+/// Content type, address and body of a request; status, code and a part of the text of the answer.
+type Refusal<'a> = (&'a str, &'a str, &'a str, u16, &'a str, &'a str);
+
+const REFUSALS: &[Refusal<'static>] = &[
+    (
+        JSON,
+        "/v1/sql",
+        r#"{"sql": "DROP TABLE spans"}"#,
+        400,
+        "not_read_only",
+        "`DROP` is refused",
+    ),
+    (
+        JSON,
+        "/v1/sql",
+        r#"{"sql": "SELECT 1; SELECT 2"}"#,
+        400,
+        "several_statements",
+        "only one",
+    ),
+    (
+        JSON,
+        "/v1/sql",
+        r#"{"sql": ""}"#,
+        400,
+        "no_statement",
+        "no statement",
+    ),
+    (
+        JSON,
+        "/v1/sql",
+        r#"{"sql": "SELEC 1"}"#,
+        400,
+        "syntax",
+        "SELEC",
+    ),
+    (
+        JSON,
+        "/v1/sql",
+        r#"{"sql": "SELECT traceId FROM spans"}"#,
+        400,
+        "unknown_column",
+        "write trace_id",
+    ),
+    (
+        JSON,
+        "/v1/sql",
+        r#"{"sql": "SELECT * FROM span"}"#,
+        400,
+        "unknown_table",
+        "`span`",
+    ),
+    (
+        JSON,
+        "/v1/sql",
+        r#"{"sql": "SELECT 1/0"}"#,
+        400,
+        "unanswerable",
+        "ivide",
+    ),
+    (
+        JSON,
+        "/v1/sql",
+        r#"{"sq": "SELECT 1"}"#,
+        400,
+        "bad_body",
+        "sq",
+    ),
+    (
+        JSON,
+        "/v1/sql",
+        r#"{"sql": "SELECT 1", "limit": -1}"#,
+        400,
+        "bad_body",
+        "limit",
+    ),
+    (
+        JSON,
+        "/v1/sql",
+        r#"{"sql": "SELECT 1", "format": "xml"}"#,
+        400,
+        "bad_body",
+        "xml",
+    ),
+    (JSON, "/v1/sql", "", 400, "bad_body", "JSON"),
+    (
+        "text/plain",
+        "/v1/sql?form=csv",
+        "SELECT 1",
+        400,
+        "bad_address",
+        "form",
+    ),
+    (
+        "application/x-www-form-urlencoded",
+        "/v1/sql",
+        "SELECT 1",
+        415,
+        "bad_content_type",
+        "application/json",
+    ),
+];
+
 #[tokio::test]
 async fn refusals_have_a_status_a_stable_code_and_a_clear_text() {
     let served = served(&Config {
@@ -17,109 +122,11 @@ async fn refusals_have_a_status_a_stable_code_and_a_clear_text() {
         ..config()
     })
     .await;
-    let json = "application/json";
     let long = json!({"sql": format!("SELECT '{}'", "x".repeat(65 * 1024))}).to_string();
     let huge = "x".repeat(400 * 1024);
-    for (content_type, path, body, status, code, text) in [
+    let too_long = [
         (
-            json,
-            "/v1/sql",
-            r#"{"sql": "DROP TABLE spans"}"#,
-            400,
-            "not_read_only",
-            "`DROP` is refused",
-        ),
-        (
-            json,
-            "/v1/sql",
-            r#"{"sql": "SELECT 1; SELECT 2"}"#,
-            400,
-            "several_statements",
-            "only one",
-        ),
-        (
-            json,
-            "/v1/sql",
-            r#"{"sql": ""}"#,
-            400,
-            "no_statement",
-            "no statement",
-        ),
-        (
-            json,
-            "/v1/sql",
-            r#"{"sql": "SELEC 1"}"#,
-            400,
-            "syntax",
-            "SELEC",
-        ),
-        (
-            json,
-            "/v1/sql",
-            r#"{"sql": "SELECT traceId FROM spans"}"#,
-            400,
-            "unknown_column",
-            "write trace_id",
-        ),
-        (
-            json,
-            "/v1/sql",
-            r#"{"sql": "SELECT * FROM span"}"#,
-            400,
-            "unknown_table",
-            "`span`",
-        ),
-        (
-            json,
-            "/v1/sql",
-            r#"{"sql": "SELECT 1/0"}"#,
-            400,
-            "unanswerable",
-            "ivide",
-        ),
-        (
-            json,
-            "/v1/sql",
-            r#"{"sq": "SELECT 1"}"#,
-            400,
-            "bad_body",
-            "sq",
-        ),
-        (
-            json,
-            "/v1/sql",
-            r#"{"sql": "SELECT 1", "limit": -1}"#,
-            400,
-            "bad_body",
-            "limit",
-        ),
-        (
-            json,
-            "/v1/sql",
-            r#"{"sql": "SELECT 1", "format": "xml"}"#,
-            400,
-            "bad_body",
-            "xml",
-        ),
-        (json, "/v1/sql", "", 400, "bad_body", "JSON"),
-        (
-            "text/plain",
-            "/v1/sql?form=csv",
-            "SELECT 1",
-            400,
-            "bad_address",
-            "form",
-        ),
-        (
-            "application/x-www-form-urlencoded",
-            "/v1/sql",
-            "SELECT 1",
-            415,
-            "bad_content_type",
-            "application/json",
-        ),
-        (
-            json,
+            JSON,
             "/v1/sql",
             long.as_str(),
             413,
@@ -134,17 +141,18 @@ async fn refusals_have_a_status_a_stable_code_and_a_clear_text() {
             "body_too_large",
             "bytes",
         ),
-    ] {
-        let headers = [("content-type", content_type)];
+    ];
+    for (content_type, path, body, status, code, text) in REFUSALS.iter().chain(&too_long) {
+        let headers = [("content-type", *content_type)];
         let reply = served
-            .send(Method::POST, path, &headers, body.to_owned())
+            .send(Method::POST, path, &headers, (*body).to_owned())
             .await
             .unwrap();
-        assert_eq!(reply.status.as_u16(), status, "{body}: {}", reply.text());
-        assert_eq!(reply.code(), code, "{body}: {}", reply.text());
+        assert_eq!(reply.status.as_u16(), *status, "{body}: {}", reply.text());
+        assert_eq!(reply.code(), *code, "{body}: {}", reply.text());
         assert!(reply.text().contains(text), "{body}: {}", reply.text());
     }
-    let headers = [("content-type", json), ("accept", "text/html")];
+    let headers = [("content-type", JSON), ("accept", "text/html")];
     let body = r#"{"sql": "SELECT 1"}"#;
     let reply = served
         .send(Method::POST, "/v1/sql", &headers, body)
@@ -203,7 +211,8 @@ async fn an_answer_that_is_cut_says_so_in_every_format() {
     }
 }
 
-/// The value 0 comes after the first batches have gone out.
+/// The divisor 0 comes after the first batches have gone out. Threads make the batches, so some of
+/// those after it may be out too.
 #[tokio::test]
 async fn an_error_after_the_first_row_cannot_be_taken_for_an_end() {
     let served = served(&config()).await;
@@ -212,7 +221,7 @@ async fn an_error_after_the_first_row_cannot_be_taken_for_an_end() {
     assert_eq!(reply.status, StatusCode::OK, "{}", reply.text());
     let body = reply.json();
     assert_eq!(body["error"]["code"], json!("unanswerable"));
-    assert!(body["rows"].as_array().unwrap().len() < 30_000);
+    assert!(body["rows"].as_array().unwrap().len() < 40_000);
 
     for format in ["csv", "arrow"] {
         let headers = [("content-type", "application/json")];

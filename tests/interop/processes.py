@@ -1,0 +1,112 @@
+"""Processes that a check starts: each has a log file, a bounded life and a certain end.
+
+The id of a running process is a file in the folder `pids`, so that `run` can end what is left if
+this program is itself ended.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+
+from checks import Wrong, eventually
+
+
+class Folder:
+    """The folder of one run, with the logs and the ids of what is running."""
+
+    def __init__(self, path):
+        self.path = path
+        self.pids = path / "pids"
+        self.pids.mkdir(parents=True, exist_ok=True)
+
+    def below(self, name):
+        """A new folder for the files of one peer."""
+        path = self.path / name
+        path.mkdir(parents=True)
+        return path
+
+
+class Process:
+    """A running program."""
+
+    def __init__(self, folder, name, command, environment=None):
+        self.name = name
+        self.log_path = folder.path / f"{name}.log"
+        with open(self.log_path, "wb") as log:
+            self._child = subprocess.Popen(
+                [str(word) for word in command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+            )
+        self._pid_path = folder.pids / str(self._child.pid)
+        self._pid_path.touch()
+
+    def log(self):
+        """What it has printed so far."""
+        return self.log_path.read_text(encoding="utf-8", errors="replace")
+
+    def lines(self, pattern):
+        """Printed lines in which the pattern is found."""
+        return [line for line in self.log().splitlines() if re.search(pattern, line)]
+
+    def await_line(self, pattern, seconds=60):
+        """The match of the first printed line with this pattern."""
+
+        def probe():
+            found = re.search(pattern, self.log())
+            if not found and self._child.poll() is not None:
+                raise Wrong(f"{self.name} ended with {self._child.returncode}: {self.last_words()}")
+            return found
+
+        return eventually(lambda: f"{self.name} printed no /{pattern}/", probe, seconds)
+
+    def await_end(self, seconds):
+        """Waits for its end; returns the exit status."""
+        try:
+            status = self._child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise Wrong(
+                f"{self.name} did not end within {seconds} s: {self.last_words()}"
+            ) from None
+        self._pid_path.unlink(missing_ok=True)
+        return status
+
+    def stop(self, seconds=60):
+        """Asks it to end, as a supervisor does; returns the exit status."""
+        if self._child.poll() is None:
+            self._child.send_signal(signal.SIGTERM)
+        return self.await_end(seconds)
+
+    def kill(self):
+        """Ends it at once; harmless if it has ended."""
+        if self._child.poll() is None:
+            self._child.kill()
+        self._child.wait()
+        self._pid_path.unlink(missing_ok=True)
+
+    def last_words(self):
+        """The end of its log, on one line."""
+        return " | ".join(self.log().splitlines()[-3:])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+
+def free_ports(n_ports):
+    """Ports of the loopback interface on which nobody listens at the moment."""
+    sockets = [socket.socket() for _ in range(n_ports)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()

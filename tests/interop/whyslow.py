@@ -1,0 +1,152 @@
+"""The server under test: a running `whyslow serve`, and what the checks ask of it."""
+
+import json
+import re
+import urllib.error
+import urllib.request
+
+from checks import Wrong, eventually, expect
+from processes import Process
+
+# Short, so that the checks do not wait: from a trace's first span to its decision, and from there
+# to the commit.
+DECISION_WAIT = "1s"
+COMMIT_INTERVAL = "500ms"
+
+# What can become of a span beside pending, in `sampler_spans_total` on `/metrics`.
+STATES = ("sampled", "not_sampled", "dropped", "late")
+
+
+class Whyslow:
+    """Keeps every trace, and listens on free ports of the loopback interface."""
+
+    def __init__(self, folder, name, binary, tables, environment=None):
+        self.name = name
+        home = folder.below(name)
+        config = home / "pipeline.yaml"
+        # JSON is YAML too, and needs no quoting rules.
+        config.write_text(json.dumps(_pipeline(home, tables), indent=2), encoding="utf-8")
+        self._process = Process(
+            folder, f"{name}-whyslow", [binary, "serve", "-c", config], environment
+        )
+        ready = self._process.await_line(r"\bready otlp_grpc=.*").group()
+        address = dict(re.findall(r'(\w+)="([^"]*)"', ready))
+        self.grpc = address["otlp_grpc"]
+        self.http = address["otlp_http"]
+        self._query = address["query"]
+
+    def sql(self, statement):
+        """The rows of an answer, each a dict from column to value."""
+        request = urllib.request.Request(
+            f"http://{self._query}/v1/sql",
+            data=json.dumps({"sql": statement}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=60) as response:
+                answer = json.load(response)
+        except urllib.error.HTTPError as error:
+            raise Wrong(f"{statement}: {error.code} {error.read().decode()}") from None
+        if answer["truncated"] or "error" in answer:
+            raise Wrong(f"{statement}: broke off after {answer['row_count']} rows")
+        names = [column["name"] for column in answer["columns"]]
+        return [dict(zip(names, row, strict=True)) for row in answer["rows"]]
+
+    def await_rows(self, table, where, n_expected):
+        """Waits until a table has this many rows; more are a failure as well."""
+        statement = f"SELECT count(*) AS n_rows FROM {table} WHERE {where}"
+        seen = 0
+
+        def probe():
+            nonlocal seen
+            seen = self.sql(statement)[0]["n_rows"]
+            return seen >= n_expected
+
+        eventually(lambda: f"{table}: expected {n_expected} rows, observed {seen}", probe)
+        expect(f"rows of {table}", seen, n_expected)
+
+    def metrics(self):
+        """`/metrics` as a dict from name and labels, such as `name{a="b"}`, to value."""
+        with urllib.request.urlopen(f"http://{self._query}/metrics", timeout=60) as response:
+            page = response.read().decode()
+        samples = [line.rsplit(" ", 1) for line in page.splitlines() if line[:1] != "#"]
+        return {name: float(value) for name, value in samples}
+
+    def await_decisions(self):
+        """Waits until no trace is pending and every row is committed."""
+
+        def probe():
+            metrics = self.metrics()
+            return (
+                metrics["sampler_traces_pending"] == 0
+                and metrics["gateway_release_backlog_spans"] == 0
+                and metrics["gateway_release_sequence"] == metrics["gateway_committed_sequence"]
+            )
+
+        eventually("traces are pending or rows not committed", probe)
+
+    def check_conservation(self, sent):
+        """Everything that was sent was taken, and everything taken is accounted for."""
+        self.await_decisions()
+        metrics = self.metrics()
+        refusals = {
+            name: value
+            for name, value in metrics.items()
+            if re.search(r"_(rejected|refused)_total|reason=\"unreadable\"", name)
+            or (name.startswith("gateway_exports_total") and 'code="OK"' not in name)
+        }
+        expect("refused and rejected", {k: v for k, v in refusals.items() if v}, {})
+        for what, n_items in sent.items():
+            expect(f"{what} received", metrics[f"gateway_{what}_received_total"], n_items)
+        for unit in ("traces", "spans", "span_bytes"):
+            came = _sum(metrics, unit, ("received", "recovered"))
+            became = _sum(metrics, unit, STATES) + metrics[f"sampler_{unit}_pending"]
+            expect(f"{unit}: received and accounted for", became, came)
+        expect("spans in the sampler", _sum(metrics, "spans", ("received",)), sent["spans"])
+        n_exports = sum(v for k, v in metrics.items() if k.startswith("gateway_exports_total"))
+        n_late = _sum(metrics, "spans", ("late",))
+        numbers = ", ".join(f"{n} {what}" for what, n in sent.items())
+        return f"{numbers} in {n_exports:.0f} exports, none refused, {n_late:.0f} spans late"
+
+    def stop(self):
+        """Ends it as a supervisor does; it commits what it has."""
+        status = self._process.stop()
+        expect("exit status", status, 0)
+        expect("warnings in its log", self._process.lines(r"^\S+ +(WARN|ERROR)\b"), [])
+        return "exit status 0, no warning in its log"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._process.kill()
+
+
+def _sum(metrics, unit, states):
+    """What became of `unit`, over all decisions of these states."""
+    pattern = rf'sampler_{unit}_total\{{state="({"|".join(states)})"'
+    return sum(value for name, value in metrics.items() if re.match(pattern, name))
+
+
+def _pipeline(home, tables):
+    listener = {"endpoint": "127.0.0.1:0"}
+    everything = {"name": "all", "type": "always_sample"}
+    return {
+        "receivers": {"otlp": {"protocols": {"grpc": listener, "http": listener}}},
+        "processors": {"tail_sampling": {"decision_wait": DECISION_WAIT, "policies": [everything]}},
+        "exporters": {"lake": {"path": tables, "commit_interval": COMMIT_INTERVAL}},
+        "extensions": {
+            "query": listener,
+            "write_ahead_log": {"directory": str(home / "log")},
+        },
+        "service": {
+            "extensions": ["query", "write_ahead_log"],
+            "pipelines": {
+                "traces": {
+                    "receivers": ["otlp"],
+                    "processors": ["tail_sampling"],
+                    "exporters": ["lake"],
+                }
+            },
+        },
+    }
