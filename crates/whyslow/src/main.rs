@@ -38,7 +38,6 @@ const EXIT_CONFIG: u8 = 64;
 #[derive(Debug, Parser)]
 #[command(
     version,
-    about,
     after_help = "Start here:\n  whyslow demo\n  whyslow serve"
 )]
 struct Cli {

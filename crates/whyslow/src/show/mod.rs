@@ -1,6 +1,6 @@
 //! What people see: tables, the timeline of a trace, progress of long work.
 //!
-//! Everything here turns values into text; only [`print`] and [`progress`] write it. Values come
+//! Everything here turns values into text; only [`print()`] and [`progress`] write it. Values come
 //! from strangers' spans: [`text::printable`] stands between them and the terminal.
 
 use std::io::{self, Write as _};
