@@ -288,6 +288,7 @@ fn trigger_code(trigger: Trigger) -> u8 {
         Trigger::Shutdown => 5,
         Trigger::Late => 6,
         Trigger::Linked => 7,
+        Trigger::Matched => 8,
     }
 }
 
@@ -300,6 +301,7 @@ fn trigger(code: u8) -> Result<Trigger, &'static str> {
         Trigger::Shutdown,
         Trigger::Late,
         Trigger::Linked,
+        Trigger::Matched,
     ];
     all.into_iter()
         .find(|trigger| trigger_code(*trigger) == code)

@@ -1,4 +1,5 @@
-//! Cost of one span: five policies over LLM-sized spans, undecoded, until decided.
+//! Cost of one span: policies over LLM-sized spans, undecoded, until decided; five simple ones, and
+//! the same with conditions in the Collector's language.
 //!
 //! Prints ns per span: the attribute pass when policies find nothing (the expensive and the usual
 //! case), the summary that precedes it, and the decisions.
@@ -30,8 +31,8 @@ const N_TRACES: u64 = 20_000;
 const SPANS_PER_TRACE: u64 = 8;
 const T0: u64 = 1_772_366_400_000_000_000;
 
-fn main() {
-    let config: Config = serde_json::from_value(json!({
+fn config(with_ottl: bool) -> Config {
+    let mut keys = json!({
         "num_traces": 1_000_000,
         "policies": [
             {"name": "errors", "type": "status_code", "status_code": {"status_codes": ["ERROR"]}},
@@ -42,8 +43,26 @@ fn main() {
              "string_attribute": {"key": "gen_ai.request.model", "values": ["no-such-model"]}},
             {"name": "share", "type": "probabilistic", "probabilistic": {"sampling_percentage": 5}},
         ]
-    }))
-    .unwrap();
+    });
+    if with_ottl {
+        let policies = keys["policies"].as_array_mut().unwrap();
+        policies.push(json!({
+            "name": "ottl", "type": "ottl_condition", "ottl_condition": {
+                "error_mode": "ignore",
+                "span": [
+                    "attributes[\"gen_ai.response.finish_reasons\"] == \"abort\"",
+                    "attributes[\"gen_ai.usage.completion_tokens\"] > 1000",
+                    "IsMatch(name, \"^chat\") and end_time - start_time > Duration(\"30s\")",
+                ],
+                "spanevent": ["name == \"exception\""],
+            }
+        }));
+        policies.push(json!({"name": "flags", "type": "trace_flags"}));
+    }
+    serde_json::from_value(keys).unwrap()
+}
+
+fn main() {
     let spans: Vec<Vec<u8>> = (0..N_TRACES)
         .flat_map(|trace| (1..=SPANS_PER_TRACE).map(move |id| llm_span(trace, id)))
         .collect();
@@ -53,8 +72,11 @@ fn main() {
         "{n_spans} spans of {} bytes, {SPANS_PER_TRACE} per trace",
         n_bytes / n_spans
     );
-    for round in 1..=5 {
-        run(&config, &spans, round);
+    for with_ottl in [false, true] {
+        println!("with ottl: {with_ottl}");
+        for round in 1..=5 {
+            run(&config(with_ottl), &spans, round);
+        }
     }
 }
 
@@ -131,8 +153,7 @@ fn llm_span(trace: u64, id: u64) -> Vec<u8> {
             double("gen_ai.latency.time_in_model_prefill", 0.18),
             double("gen_ai.latency.time_in_model_decode", 3.7),
         ],
-        resource: Vec::new(),
-        trace_id: None,
+        ..Span::default()
     };
     span.encode()
 }

@@ -4,24 +4,34 @@
 //! never cleared. So spans may come in any order, and an atom that is satisfied need not be looked
 //! at again for that trace. Equal conditions of several policies are one atom.
 //!
+//! Most atoms are conditions on attributes, and all of those are read in one pass; the others
+//! (flags, `tracestate`, `ottl`) are looked at only if a policy has them. One kind depends on the
+//! order of arrival, on purpose: the running duration that `compat: collector` compares.
+//!
 //! Of an attribute that is repeated within one span the last one counts, as it does in what is
 //! stored.
 
+mod condition;
+
 use std::ops::BitOrAssign;
 
-use otlp::attribute::{Attributes, Value};
-use otlp::span::StatusCode;
-use regex::Regex;
-use rustc_hash::{FxHashMap, FxHashSet};
+use otlp::attribute::{self, Attributes};
+use otlp::span::{SpanSummary, StatusCode};
+use rustc_hash::FxHashMap;
 
 use crate::error::{Error, Result};
-use crate::go_regex;
-use crate::number::Number;
+use crate::ottl::{Conditions, Outcome, ResourceTruths};
+use crate::policy::{ErrorMode, OttlCondition};
+use crate::trace_state;
+
+pub(crate) use self::condition::{Condition, Owner};
+
+use self::condition::Matcher;
 
 const SET_BITS: usize = 128;
 const STATUS_CODES: usize = 3;
 
-/// Distinct attribute conditions of all policies together: a set of 128 bits per trace, less one
+/// Distinct conditions on spans of all policies together: a set of 128 bits per trace, less one
 /// for each status code.
 pub const ATOMS_MAX: usize = SET_BITS - STATUS_CODES;
 
@@ -77,95 +87,239 @@ impl BitOrAssign for AtomSet {
     }
 }
 
-/// A condition on the value of one attribute.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Condition {
-    /// A string that is one of these.
-    OneOf(Vec<String>),
-    /// A non-empty string in which one of these patterns is found.
-    Patterns(Vec<String>),
-    /// A number within inclusive bounds.
-    Within {
-        min: Option<Number>,
-        max: Option<Number>,
-    },
-}
-
-#[derive(Debug)]
-enum Matcher {
-    OneOf(FxHashSet<Box<str>>),
-    Patterns(Vec<Regex>),
-    Within {
-        min: Option<Number>,
-        max: Option<Number>,
-    },
-}
-
 /// All atoms of a configuration.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Atoms {
-    /// Positions of the conditions on a key.
-    by_key: FxHashMap<Box<str>, Vec<usize>>,
+    /// Conditions on a key.
+    by_key: FxHashMap<Box<str>, Vec<(AtomSet, Matcher)>>,
     /// Bit n is set if a key of length n (modulo 64) is looked for: rejects most keys unhashed.
     key_lengths: u64,
-    matchers: Vec<Matcher>,
     /// Every atom that attributes can satisfy.
     of_attributes: AtomSet,
+    /// Of spans whose W3C flag `sampled` is set.
+    of_flags: AtomSet,
+    trace_states: Vec<(AtomSet, Entry)>,
+    ottl: Conditions,
+    running_durations: Vec<(AtomSet, DurationRange)>,
+    /// Every atom but those of status codes, attributes and running durations.
+    of_others: AtomSet,
+}
+
+/// An entry of a `tracestate`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    /// Any of these.
+    pub(crate) values: Vec<String>,
+}
+
+/// Whole milliseconds, above the one and up to the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DurationRange {
+    pub(crate) above_ms: i64,
+    pub(crate) up_to_ms: i64,
+}
+
+impl DurationRange {
+    pub(crate) fn contains(self, duration_ns: u64) -> bool {
+        let ms = whole_ms(duration_ns);
+        ms > self.above_ms && ms <= self.up_to_ms
+    }
+}
+
+/// As Go's `Duration.Milliseconds`; u64 nanoseconds fit.
+pub(crate) fn whole_ms(duration_ns: u64) -> i64 {
+    i64::try_from(duration_ns / 1_000_000).unwrap_or(i64::MAX)
+}
+
+/// What an atom stands for.
+#[derive(Debug, Clone, PartialEq)]
+enum Meaning {
+    Attribute(String, Condition),
+    Flags,
+    TraceState(Entry),
+    RunningDuration(DurationRange),
+    /// One of the outcomes of a policy's conditions; never shared.
+    Ottl,
 }
 
 /// Collects conditions while policies are compiled.
 #[derive(Debug, Default)]
 pub(crate) struct AtomsBuilder {
-    conditions: Vec<(String, Condition)>,
-    matchers: Vec<Matcher>,
+    /// By number of the atom.
+    meanings: Vec<Meaning>,
+    atoms: Atoms,
 }
 
+/// In every method `policy` is for the error.
 impl AtomsBuilder {
-    /// The atom for this condition. `policy` is for the error.
-    pub(crate) fn add(&mut self, policy: &str, key: &str, condition: Condition) -> Result<AtomSet> {
-        let is_same =
-            |(other_key, other): &(String, Condition)| other_key == key && *other == condition;
-        if let Some(position) = self.conditions.iter().position(is_same) {
-            return Ok(AtomSet::of_position(position));
+    /// The atom for a condition on an attribute.
+    pub(crate) fn attribute(
+        &mut self,
+        policy: &str,
+        key: &str,
+        condition: Condition,
+    ) -> Result<AtomSet> {
+        let meaning = Meaning::Attribute(key.to_owned(), condition.clone());
+        if let Some(known) = self.find(&meaning) {
+            return Ok(known);
         }
-        if self.conditions.len() == ATOMS_MAX {
+        let matcher = Matcher::compile(policy, &condition)?;
+        let atom = self.number(policy, meaning)?;
+        self.atoms.key_lengths |= length_bit(key);
+        self.atoms.of_attributes |= atom;
+        let conditions = self.atoms.by_key.entry(key.into()).or_default();
+        conditions.push((atom, matcher));
+        Ok(atom)
+    }
+
+    /// The atom for the W3C flag `sampled`.
+    pub(crate) fn flags(&mut self, policy: &str) -> Result<AtomSet> {
+        if let Some(known) = self.find(&Meaning::Flags) {
+            return Ok(known);
+        }
+        let atom = self.number(policy, Meaning::Flags)?;
+        self.atoms.of_flags = atom;
+        self.atoms.of_others |= atom;
+        Ok(atom)
+    }
+
+    /// The atom for an entry of `tracestate`.
+    pub(crate) fn trace_state(&mut self, policy: &str, entry: Entry) -> Result<AtomSet> {
+        let meaning = Meaning::TraceState(entry.clone());
+        if let Some(known) = self.find(&meaning) {
+            return Ok(known);
+        }
+        let atom = self.number(policy, meaning)?;
+        self.atoms.trace_states.push((atom, entry));
+        self.atoms.of_others |= atom;
+        Ok(atom)
+    }
+
+    /// The atom for a duration that the trace had at some time.
+    pub(crate) fn running_duration(
+        &mut self,
+        policy: &str,
+        range: DurationRange,
+    ) -> Result<AtomSet> {
+        let meaning = Meaning::RunningDuration(range);
+        if let Some(known) = self.find(&meaning) {
+            return Ok(known);
+        }
+        let atom = self.number(policy, meaning)?;
+        self.atoms.running_durations.push((atom, range));
+        Ok(atom)
+    }
+
+    /// The atoms for the conditions of one policy.
+    pub(crate) fn ottl(
+        &mut self,
+        policy: &str,
+        config: &OttlCondition,
+        first_wins: bool,
+    ) -> Result<Outcome> {
+        let matched = self.number(policy, Meaning::Ottl)?;
+        let failed = match config.error_mode {
+            ErrorMode::Ignore | ErrorMode::Silent => AtomSet::EMPTY,
+            ErrorMode::Propagate => self.number(policy, Meaning::Ottl)?,
+        };
+        let outcome = Outcome { matched, failed };
+        self.atoms.ottl.add(policy, config, outcome, first_wins)?;
+        self.atoms.of_others |= matched;
+        Ok(outcome)
+    }
+
+    fn find(&self, meaning: &Meaning) -> Option<AtomSet> {
+        let position = self.meanings.iter().position(|known| known == meaning)?;
+        Some(AtomSet::of_position(position))
+    }
+
+    fn number(&mut self, policy: &str, meaning: Meaning) -> Result<AtomSet> {
+        if self.meanings.len() == ATOMS_MAX {
             return Err(Error::TooManyAtoms {
                 policy: policy.to_owned(),
                 limit: ATOMS_MAX,
             });
         }
-        self.matchers.push(Matcher::compile(policy, &condition)?);
-        self.conditions.push((key.to_owned(), condition));
-        Ok(AtomSet::of_position(self.conditions.len() - 1))
+        self.meanings.push(meaning);
+        Ok(AtomSet::of_position(self.meanings.len() - 1))
     }
 
     pub(crate) fn build(self) -> Atoms {
-        let mut atoms = Atoms {
-            by_key: FxHashMap::default(),
-            key_lengths: 0,
-            matchers: self.matchers,
-            of_attributes: AtomSet::EMPTY,
-        };
-        for (position, (key, _)) in self.conditions.into_iter().enumerate() {
-            atoms.key_lengths |= length_bit(&key);
-            atoms.by_key.entry(key.into()).or_default().push(position);
-            atoms.of_attributes |= AtomSet::of_position(position);
-        }
-        atoms
+        self.atoms
     }
 }
 
 impl Atoms {
-    /// Whether attributes can add anything to what a trace has.
-    pub(crate) fn are_satisfied(&self, satisfied: AtomSet) -> bool {
-        satisfied.contains(self.of_attributes)
+    /// What a resource satisfies, and what conditions on its spans need to know of it.
+    pub(crate) fn read_resource(
+        &self,
+        resource: &[u8],
+    ) -> Result<(AtomSet, ResourceTruths), otlp::Error> {
+        let attributes = attribute::of_resource(resource);
+        let found = self.read(attributes, AtomSet::EMPTY, Owner::Resource)?;
+        Ok((found, self.ottl.read_resource(resource)))
     }
 
-    /// The atoms that these attributes satisfy, except those already `satisfied`; one pass for all.
-    pub(crate) fn read(
+    /// The atoms that a span satisfies besides its status, except those already `satisfied`.
+    pub(crate) fn read_span(
+        &self,
+        truths: ResourceTruths,
+        span: &[u8],
+        summary: &SpanSummary<'_>,
+        satisfied: AtomSet,
+    ) -> Result<AtomSet, otlp::Error> {
+        let mut found = AtomSet::EMPTY;
+        if !satisfied.contains(self.of_others) {
+            found |= self.read_others(truths, span, summary, satisfied)?;
+        }
+        if !satisfied.contains(self.of_attributes) {
+            found |= self.read(attribute::of_span(span), satisfied, Owner::Span)?;
+        }
+        Ok(found)
+    }
+
+    /// The atoms whose range the duration of a trace is in, now that it has changed.
+    pub(crate) fn read_duration(&self, duration_ns: u64) -> AtomSet {
+        let mut found = AtomSet::EMPTY;
+        for (atom, range) in &self.running_durations {
+            if range.contains(duration_ns) {
+                found |= *atom;
+            }
+        }
+        found
+    }
+
+    fn read_others(
+        &self,
+        truths: ResourceTruths,
+        span: &[u8],
+        summary: &SpanSummary<'_>,
+        satisfied: AtomSet,
+    ) -> Result<AtomSet, otlp::Error> {
+        const SAMPLED_FLAG: u32 = 1;
+        let mut found = AtomSet::EMPTY;
+        if summary.flags & SAMPLED_FLAG != 0 {
+            found |= self.of_flags;
+        }
+        if !summary.trace_state.is_empty() {
+            for (atom, entry) in &self.trace_states {
+                let value = trace_state::lookup(summary.trace_state, &entry.key);
+                if value.is_some_and(|value| entry.values.iter().any(|known| known == value)) {
+                    found |= *atom;
+                }
+            }
+        }
+        found |= self.ottl.read_span(truths, span, summary, satisfied)?;
+        Ok(found)
+    }
+
+    /// One pass over attributes for all conditions on them.
+    fn read(
         &self,
         attributes: Attributes<'_>,
         satisfied: AtomSet,
+        owner: Owner,
     ) -> Result<AtomSet, otlp::Error> {
         let mut found = AtomSet::EMPTY;
         for attribute in attributes {
@@ -173,18 +327,17 @@ impl Atoms {
             if self.key_lengths & length_bit(key) == 0 {
                 continue;
             }
-            let Some(positions) = self.by_key.get(key) else {
+            let Some(conditions) = self.by_key.get(key) else {
                 continue;
             };
-            for position in positions {
-                let atom = AtomSet::of_position(*position);
-                if satisfied.contains(atom) {
+            for (atom, matcher) in conditions {
+                if satisfied.contains(*atom) {
                     continue;
                 }
-                if self.matchers[*position].matches(&value) {
-                    found |= atom;
+                if matcher.matches(&value, owner) {
+                    found |= *atom;
                 } else {
-                    found.remove(atom);
+                    found.remove(*atom);
                 }
             }
         }
@@ -194,70 +347,4 @@ impl Atoms {
 
 fn length_bit(key: &str) -> u64 {
     1 << (key.len() % 64)
-}
-
-impl Matcher {
-    fn compile(policy: &str, condition: &Condition) -> Result<Self> {
-        Ok(match condition {
-            Condition::OneOf(values) => {
-                // The empty string never matches.
-                let values = values.iter().filter(|value| !value.is_empty());
-                Self::OneOf(values.map(|value| value.as_str().into()).collect())
-            }
-            Condition::Patterns(patterns) => {
-                let compile = |pattern: &String| {
-                    go_regex::compile(pattern).map_err(|source| Error::Pattern {
-                        policy: policy.to_owned(),
-                        pattern: pattern.clone(),
-                        source,
-                    })
-                };
-                Self::Patterns(patterns.iter().map(compile).collect::<Result<_>>()?)
-            }
-            Condition::Within { min, max } => Self::Within {
-                min: *min,
-                max: *max,
-            },
-        })
-    }
-
-    fn matches(&self, value: &Value<'_>) -> bool {
-        match self {
-            Self::OneOf(values) => as_text(value).is_some_and(|text| values.contains(text)),
-            Self::Patterns(regexes) => as_text(value)
-                .filter(|text| !text.is_empty())
-                .is_some_and(|text| regexes.iter().any(|regex| regex.is_match(text))),
-            Self::Within { min, max } => {
-                let Some(number) = as_number(value) else {
-                    return false;
-                };
-                let at_least = |min: Number| number.compare(min).is_some_and(|order| order.is_ge());
-                let at_most = |max: Number| number.compare(max).is_some_and(|order| order.is_le());
-                min.is_none_or(at_least) && max.is_none_or(at_most)
-            }
-        }
-    }
-}
-
-/// A string; the digits of a number are none.
-fn as_text<'a>(value: &Value<'a>) -> Option<&'a str> {
-    if let Value::Str(text) = value {
-        Some(*text)
-    } else {
-        None
-    }
-}
-
-/// A number; a string of digits is none.
-fn as_number(value: &Value<'_>) -> Option<Number> {
-    match value {
-        Value::Int(int) => Some(Number::Int(*int)),
-        Value::Double(double) => Some(Number::Double(*double)),
-        Value::Empty
-        | Value::Str(_)
-        | Value::Bool(_)
-        | Value::Bytes(_)
-        | Value::Array(_)
-        | Value::KvList(_) => None,
-    }
 }

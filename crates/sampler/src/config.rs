@@ -1,14 +1,15 @@
 //! Configuration: the keys of the Collector's `tail_sampling` processor.
 //!
-//! Differences in meaning, each because ours can do better: `num_traces` counts undecided traces
-//! only and the next due are decided early instead of evicted; `decision_wait` is exact to a tenth
-//! of a second (there: whole seconds, plus up to one). Keys whose function is not built are errors
-//! unless they have their default value.
+//! Every key is accepted. Differences in meaning, each because ours can do better: `num_traces`
+//! counts undecided traces only and the next due are decided early instead of evicted;
+//! `decision_wait` is exact to a tenth of a second (there: whole seconds, plus up to one). Keys that
+//! are moot here say why at their field, and [`Config::findings`] says so to the user.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::compat::Compat;
 use crate::duration;
 use crate::error::{Error, Result, ValueProblem};
 use crate::policy::Policy;
@@ -17,6 +18,9 @@ use crate::verdict::Policies;
 /// Largest `num_traces`: undecided traces are numbered with 32 bits, and at 256 bytes each this is
 /// already 25 GiB.
 pub const NUM_TRACES_MAX: u64 = 100_000_000;
+
+/// Largest `num_shards`, as in the Collector.
+pub const NUM_SHARDS_MAX: u64 = 256;
 
 /// Largest size of one decision cache: about 3 GB.
 pub const CACHE_SIZE_MAX: u64 = 100_000_000;
@@ -27,7 +31,9 @@ pub const CACHE_SIZE_MAX: u64 = 100_000_000;
 pub struct Config {
     /// The policies in order; at least one.
     pub policies: Vec<Policy>,
-    /// Only `trace-complete` is built.
+    /// Whose behaviour is followed where the Collector's is wrong; not a key of the Collector.
+    pub compat: Compat,
+    /// When policies are asked.
     pub sampling_strategy: SamplingStrategy,
     /// From the arrival of a trace's first span to its decision; 30 s. A trace whose root has not
     /// arrived by then is decided on what is there. 0 decides at the next opportunity.
@@ -40,13 +46,15 @@ pub struct Config {
     /// Undecided traces held at most; 50,000. Beyond it those next due are decided early (trigger
     /// `memory`).
     pub num_traces: u64,
-    /// Only `false` is built.
+    /// Moot: no trace is evicted undecided here, so there is nothing to block for. What is too much
+    /// for memory is refused when it is received, with a retryable answer.
     pub block_on_overflow: bool,
-    /// A hint of the Collector's; changes nothing here.
+    /// Moot: a hint how much memory to prepare, which is not needed here.
     pub expected_new_traces_per_sec: u64,
     /// Credit and stop at the first policy in file order that says sampled.
     pub sample_on_first_match: bool,
-    /// Only `false` is built: pending traces are decided or stay in the log.
+    /// At shutdown, traces that are not yet due are not sampled, instead of decided on what is
+    /// there (trigger `shutdown` in both cases).
     pub drop_pending_traces_on_shutdown: bool,
     /// A trace whose spans are together larger than this many bytes is not sampled, at once
     /// (trigger `too_large`); 0 is no limit. Counted are the span messages, without their
@@ -54,9 +62,10 @@ pub struct Config {
     pub maximum_trace_size_bytes: u64,
     /// How many decisions are remembered for late spans.
     pub decision_cache: DecisionCache,
-    /// Only 1 is built.
+    /// From 1 to [`NUM_SHARDS_MAX`]. Moot for one sampler, which is one shard: sizes and rates are
+    /// those written here, where each of the Collector's shards has its part of them.
     pub num_shards: u64,
-    /// Not built: the write-ahead log is the storage.
+    /// Moot: spans wait in the write-ahead log, which outlives a restart.
     pub tail_storage: Option<String>,
 }
 
@@ -67,7 +76,12 @@ pub enum SamplingStrategy {
     /// Once per trace, at its decision.
     #[default]
     TraceComplete,
-    /// On every arriving batch; not built.
+    /// On every arriving batch alone, that is the spans of the trace below one resource of one
+    /// request; only the number of spans goes on counting. The first batch that a policy samples or
+    /// drops decides the trace (trigger `matched`), at the next tick; a trace without one is not
+    /// sampled when it is due. While a `drop` policy may still match a later batch, sampling waits
+    /// until the trace is due (and never happens under `compat: collector`). Policies that judge a
+    /// trace as a whole are refused.
     SpanIngest,
 }
 
@@ -91,6 +105,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             policies: Vec::new(),
+            compat: Compat::None,
             sampling_strategy: SamplingStrategy::TraceComplete,
             decision_wait: Duration::from_secs(30),
             decision_wait_after_root_received: None,
@@ -119,30 +134,7 @@ impl Config {
 
     /// The top-level keys, without the policies.
     pub(crate) fn check_keys(&self) -> Result<()> {
-        let not_built = |key, value: String, only| Err(Error::KeyNotBuilt { key, value, only });
-        if self.sampling_strategy == SamplingStrategy::SpanIngest {
-            return not_built(
-                "sampling_strategy",
-                "span-ingest".to_owned(),
-                "trace-complete",
-            );
-        }
-        if self.block_on_overflow {
-            return not_built("block_on_overflow", "true".to_owned(), "false");
-        }
-        if self.drop_pending_traces_on_shutdown {
-            return not_built(
-                "drop_pending_traces_on_shutdown",
-                "true".to_owned(),
-                "false",
-            );
-        }
-        if self.num_shards != 1 {
-            return not_built("num_shards", self.num_shards.to_string(), "1");
-        }
-        if let Some(tail_storage) = &self.tail_storage {
-            return not_built("tail_storage", tail_storage.clone(), "none");
-        }
+        check_range("num_shards", self.num_shards, 1, NUM_SHARDS_MAX)?;
         check_range("num_traces", self.num_traces, 1, NUM_TRACES_MAX)?;
         let cache = self.decision_cache;
         check_range(

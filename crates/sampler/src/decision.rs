@@ -61,6 +61,8 @@ pub enum Trigger {
     RootEnded,
     /// `decision_wait` had passed since the first span.
     Waited,
+    /// A policy matched a batch as it arrived (`span-ingest`).
+    Matched,
     /// It grew over `maximum_trace_size_bytes`.
     TooLarge,
     /// There were more than `num_traces` undecided traces.
@@ -80,6 +82,7 @@ impl Trigger {
         match self {
             Self::RootEnded => "root_ended",
             Self::Waited => "waited",
+            Self::Matched => "matched",
             Self::TooLarge => "too_large",
             Self::Memory => "memory",
             Self::Shutdown => "shutdown",
@@ -102,7 +105,8 @@ pub struct Decided {
     /// Why now.
     pub trigger: Trigger,
     /// How many traces of this kind a kept one stands for: 1 / its probability of being kept.
-    /// `None` unless sampled, because a trace that is not kept stands for none.
+    /// `None` unless sampled, because a trace that is not kept stands for none, and where that
+    /// probability is unknown, for example because a `rate_limiting` policy kept it.
     pub adjusted_count: Option<f64>,
     /// Facts of the trace.
     pub summary: TraceSummary,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::ottl::OttlProblem;
+
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -50,21 +52,37 @@ pub enum Error {
         /// The most similar known type.
         nearest: Option<&'static str>,
     },
-    /// A policy type of the Collector that is not built here.
-    #[error("policy `{policy}`: type `{policy_type}` is not built yet")]
-    TypeNotBuilt {
-        /// The policy.
-        policy: String,
-        /// The Collector's name of the type.
-        policy_type: &'static str,
-    },
     /// A combination such as `and` inside `and`, which the Collector refuses too.
-    #[error("policy `{policy}`: type `{policy_type}` cannot be a sub-policy of `and`")]
+    #[error("policy `{policy}`: type `{policy_type}` cannot be a sub-policy of `{within}`")]
     TypeNested {
         /// The sub-policy.
         policy: String,
         /// Its type.
         policy_type: &'static str,
+        /// The type of the policy around it.
+        within: &'static str,
+    },
+    /// A policy that cannot judge one batch of a trace alone.
+    #[error(
+        "policy `{policy}`: `sampling_strategy: span-ingest` judges each batch alone, which type `{policy_type}` with these keys cannot"
+    )]
+    Stateful {
+        /// The policy.
+        policy: String,
+        /// Its type.
+        policy_type: &'static str,
+    },
+    /// A condition that is not in the known part of the language.
+    #[error("policy `{policy}`: `{key}` has the condition `{condition}`: {problem}")]
+    Ottl {
+        /// The policy.
+        policy: String,
+        /// Path of the key below the policy.
+        key: &'static str,
+        /// As written.
+        condition: String,
+        /// What is wrong.
+        problem: OttlProblem,
     },
     /// The section that belongs to the type is absent.
     #[error("policy `{policy}` is of type `{policy_type}` but has no section `{policy_type}`")]
@@ -114,23 +132,13 @@ pub enum Error {
         /// Why it does not compile.
         source: Box<regex::Error>,
     },
-    /// More distinct attribute conditions than a trace's bit set holds.
-    #[error("policy `{policy}` needs more than {limit} distinct attribute conditions in all")]
+    /// More distinct conditions than a trace's bit set holds.
+    #[error("policy `{policy}` needs more than {limit} distinct conditions on spans in all")]
     TooManyAtoms {
         /// The policy that was one too many.
         policy: String,
         /// [`crate::ATOMS_MAX`].
         limit: usize,
-    },
-    /// A top-level key of the Collector whose function is not built here.
-    #[error("`{key}: {value}` is not built yet, only `{only}`")]
-    KeyNotBuilt {
-        /// The key.
-        key: &'static str,
-        /// Its value.
-        value: String,
-        /// The value that can be given.
-        only: &'static str,
     },
     /// A top-level value outside its range.
     #[error("`{key}` {problem}")]
@@ -165,8 +173,15 @@ pub enum ValueProblem {
     },
     /// NaN or an infinity.
     NotFinite,
+    /// A fraction where the Collector that is followed takes whole numbers.
+    NotWhole,
     /// A negative number where none can be.
     Negative,
+    /// The name of a sub-policy that is not there.
+    UnknownSubPolicy {
+        /// As written.
+        found: String,
+    },
     /// A name outside a closed set.
     UnknownName {
         /// As written.
@@ -197,7 +212,11 @@ impl fmt::Display for ValueProblem {
                 )
             }
             Self::NotFinite => f.write_str("is not a finite number"),
+            Self::NotWhole => f.write_str("is not a whole number, which `compat` demands"),
             Self::Negative => f.write_str("is negative"),
+            Self::UnknownSubPolicy { found } => {
+                write!(f, "names `{found}`, which is no sub-policy here")
+            }
             Self::UnknownName { found, known } => write!(f, "names `{found}`, known are {known}"),
             Self::OutOfRange { found, min, max } => {
                 write!(f, "is {found}, must be from {min} to {max}")

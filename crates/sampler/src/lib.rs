@@ -7,10 +7,16 @@
 //! How it works: policies are compiled once into **atoms** (conditions on one span, for example
 //! "attribute `http.route` equals `/v1/chat`") and a small tree over them. Each arriving span is
 //! read once, undecoded; the atoms it satisfies are OR-ed into a bit set of its trace. A decision
-//! then reads that bit set, the trace's first start and last end, and its id, so it costs
-//! O(policies) however many spans there are, and is the same for every order of arrival.
+//! then reads that bit set, the trace's first start and last end, its size and its id, so it costs
+//! O(policies) however many spans there are, and is the same for every order of arrival. (Policies
+//! with a budget depend on the order in which *traces* become due, and on nothing else.)
 //!
-//! Limits: [`ATOMS_MAX`] distinct attribute conditions, [`POLICIES_MAX`] policies,
+//! Reading order: [`Config`] and [`Policy`] are what is written; `compile` turns policies into the
+//! tests of `verdict` over `atoms` (`ottl` is a language of its own); [`Sampler`] folds spans into
+//! `pending` traces and decides them by `timers`; `decided` remembers for late spans. [`Compat`] and
+//! [`Config::findings`] are about users who come from the Collector.
+//!
+//! Limits: [`ATOMS_MAX`] distinct conditions on spans, [`POLICIES_MAX`] policies,
 //! [`SERVICES_MAX`] service names, [`SERVICES_PER_TRACE_MAX`] of them listed per trace. At
 //! `num_traces` undecided traces those next due are decided early, with the trigger recorded:
 //! nothing is evicted undecided.
@@ -20,37 +26,55 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
-mod atoms;
+mod compat;
 mod config;
+mod findings;
+mod policy;
+
+mod arrival;
 mod decided;
 mod decision;
-pub mod duration;
-mod error;
-mod go_regex;
-mod keyed_hash;
-mod nearest;
-mod number;
 mod pending;
-mod policy;
-mod probability;
 mod sampler;
 mod services;
 mod spans;
 mod timers;
+
+mod atoms;
+mod chance;
+mod compile;
+mod go_regex;
+mod limits;
+mod ottl;
+mod probability;
+mod trace_state;
 mod verdict;
 
+pub mod duration;
+mod error;
+mod keyed_hash;
+mod nearest;
+mod number;
+
 pub use crate::atoms::ATOMS_MAX;
-pub use crate::config::{CACHE_SIZE_MAX, Config, DecisionCache, NUM_TRACES_MAX, SamplingStrategy};
+pub use crate::compat::Compat;
+pub use crate::compile::POLICIES_MAX;
+pub use crate::config::{
+    CACHE_SIZE_MAX, Config, DecisionCache, NUM_SHARDS_MAX, NUM_TRACES_MAX, SamplingStrategy,
+};
 pub use crate::decision::{
     Decided, Decision, Observed, PolicyIndex, RecordedDecision, SpanHandle, TraceSummary, Trigger,
 };
 pub use crate::error::{Error, Result, ValueProblem};
+pub use crate::findings::{Finding, Severity, Step};
 pub use crate::number::Number;
+pub use crate::ottl::OttlProblem;
 pub use crate::pending::SERVICES_PER_TRACE_MAX;
 pub use crate::policy::{
-    And, Latency, NumericAttribute, Policy, PolicyType, Probabilistic, StatusCodes, StringAttribute,
+    And, BooleanAttribute, BytesLimiting, Composite, DropTraces, ErrorMode, Latency, Not,
+    NumericAttribute, OttlCondition, Policy, PolicyType, Probabilistic, RateAllocation,
+    RateLimiting, SpanCount, StatusCodes, StringAttribute, TraceState,
 };
 pub use crate::sampler::{ResourceFacts, Sampler, Stats};
 pub use crate::services::{SERVICES_MAX, ServiceId};
 pub use crate::spans::PendingSpan;
-pub use crate::verdict::POLICIES_MAX;

@@ -1,6 +1,6 @@
 //! Undecided traces.
 //!
-//! Limits: 160 bytes per trace here, plus its entry in the map by id and its list of services: at
+//! Limits: 184 bytes per trace here, plus its entry in the map by id and its list of services: at
 //! most 256 bytes in all, and 32 to 48 bytes per span. Memory of decided traces is used again for
 //! new ones and not given back.
 
@@ -10,6 +10,7 @@ use std::ops::{Index, IndexMut};
 
 use otlp::TraceId;
 
+use crate::arrival::Arrival;
 use crate::atoms::AtomSet;
 use crate::decision::SpanHandle;
 use crate::keyed_hash::KeyedState;
@@ -59,12 +60,14 @@ pub(crate) struct Trace {
     pub(crate) n_error_spans: u32,
     pub(crate) n_roots: u32,
     pub(crate) links: Links,
+    /// Its batches, if they are judged as they arrive; `atoms` are then those of the last one.
+    pub(crate) arrival: Option<Box<Arrival>>,
     /// The due time is that of a root, not of the first span.
     pub(crate) is_due_by_root: bool,
 }
 
 const _: () = assert!(
-    size_of::<Trace>() <= 176,
+    size_of::<Trace>() <= 184,
     "part of the budget of 256 bytes per trace"
 );
 
@@ -91,6 +94,7 @@ impl Trace {
             n_error_spans: 0,
             n_roots: 0,
             links: Links::default(),
+            arrival: None,
             is_due_by_root: false,
         }
     }
@@ -253,10 +257,16 @@ impl PendingTraces {
         true
     }
 
-    /// Takes out the trace that is due next, if it is due.
-    pub(crate) fn take_due(&mut self, now_unix_nano: u64) -> Option<Trace> {
-        let slot = self.timers.first_due(&self.traces, now_unix_nano)?;
-        Some(self.take(slot))
+    /// Moves a trace to a later due time.
+    pub(crate) fn postpone(&mut self, slot: Slot, due_unix_nano: u64) {
+        self.timers.remove(&mut self.traces, slot);
+        self.traces[slot].due_unix_nano = due_unix_nano;
+        self.timers.insert(&mut self.traces, slot);
+    }
+
+    /// The trace that is due next, if it is due.
+    pub(crate) fn first_due(&self, now_unix_nano: u64) -> Option<Slot> {
+        self.timers.first_due(&self.traces, now_unix_nano)
     }
 
     /// Takes out the trace that is due next.
@@ -270,7 +280,7 @@ impl PendingTraces {
         Some(self.take(slot))
     }
 
-    fn take(&mut self, slot: Slot) -> Trace {
+    pub(crate) fn take(&mut self, slot: Slot) -> Trace {
         self.timers.remove(&mut self.traces, slot);
         let trace = self.traces.take(slot);
         self.by_id.remove(&trace.trace_id);

@@ -3,13 +3,10 @@
 //! What is checked here is the shape (known type, its own section, known keys); what values mean
 //! together is checked when the policies are compiled ([`crate::Config::validate`]).
 
-use std::fmt;
+mod read;
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use crate::error::{Error, Result};
-use crate::nearest::nearest;
 use crate::number::Number;
 
 /// One policy: a name and what it asks of a trace.
@@ -38,16 +35,38 @@ pub enum PolicyType {
     StatusCode(StatusCodes),
     /// `string_attribute`.
     StringAttribute(StringAttribute),
+    /// `boolean_attribute`.
+    BooleanAttribute(BooleanAttribute),
+    /// `trace_state`.
+    TraceState(TraceState),
+    /// `trace_flags`: any span has the W3C flag `sampled`, the lowest bit.
+    TraceFlags,
+    /// `span_count`.
+    SpanCount(SpanCount),
+    /// `rate_limiting`.
+    RateLimiting(RateLimiting),
+    /// `bytes_limiting`.
+    BytesLimiting(BytesLimiting),
+    /// `ottl_condition`.
+    OttlCondition(OttlCondition),
     /// `and`.
     And(And),
+    /// `not`.
+    Not(Not),
+    /// `drop`.
+    Drop(DropTraces),
+    /// `composite`.
+    Composite(Composite),
 }
 
 /// Duration of the whole trace, last end minus first start, in whole milliseconds.
 ///
 /// Sampled if `duration > threshold_ms` and, with an upper threshold, `duration <=
-/// upper_threshold_ms` (v0.157, contrib PR 49595). The duration is that of all spans received
-/// before the decision; the Collector compares the upper bound while it walks the spans and so
-/// matches on a prefix (contrib issue 43948), which is wrong there and right here.
+/// upper_threshold_ms` (v0.157, contrib PR 49595; before, `compat: v0.156` and older, a duration
+/// equal to the threshold is enough where there is no upper one). The duration is that of all spans
+/// received before the decision; the Collector compares the upper bound while it walks the spans
+/// and so matches on a prefix (contrib issue 43948): wrong there, right here, and there again under
+/// `compat: collector`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
@@ -63,7 +82,8 @@ pub struct Latency {
 /// Bounds are inclusive and each is optional. Two deliberate differences from the Collector, which
 /// here silently matches nothing: a bound of 0 is a bound (there: unset), and a double is compared
 /// as a double (there: read as 0), so bounds may have fractions too. A string of digits is not a
-/// number, as in the Collector.
+/// number. Under `compat: collector` a bound of 0 is unset, bounds are whole, and every value that
+/// is no integer counts as 0.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NumericAttribute {
@@ -75,7 +95,8 @@ pub struct NumericAttribute {
     /// Largest value that matches.
     #[serde(default)]
     pub max_value: Option<Number>,
-    /// Sampled unless something matches (a plain negation, as in the Collector since v0.144).
+    /// Sampled unless something matches: a plain negation, as in the Collector since v0.144. Before
+    /// (`compat: v0.143` and older) it has a precedence of its own, see [`crate::Compat`].
     #[serde(default)]
     pub invert_match: bool,
 }
@@ -102,8 +123,10 @@ pub struct StatusCodes {
 
 /// A string equal to one of a list, or matching one of a list of patterns.
 ///
-/// Only a string matches (not the digits of an integer) and the empty string never does; the
-/// Collector lets a pattern see an empty or non-string *resource* attribute as "", we do not.
+/// Only a string matches (not the digits of an integer) and the empty string never does. The
+/// Collector lets a pattern see an empty or non-string *resource* attribute as "", which we do
+/// under `compat: collector` alone. An invalid pattern is an error at load everywhere: the panic of
+/// some versions (contrib issue 43735) is restored by no `compat`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StringAttribute {
@@ -117,17 +140,170 @@ pub struct StringAttribute {
     /// Accepted for the Collector's sake; matching is never cached here, so it changes nothing.
     #[serde(default)]
     pub cache_max_size: i64,
-    /// Sampled unless something matches (a plain negation, as in the Collector since v0.144).
+    /// As in [`NumericAttribute`].
     #[serde(default)]
     pub invert_match: bool,
+}
+
+/// A boolean with this value.
+///
+/// Only a boolean matches; under `compat: collector` every other value counts as `false`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BooleanAttribute {
+    /// Attribute key, of a span or a resource.
+    pub key: String,
+    /// The value that matches.
+    pub value: bool,
+    /// As in [`NumericAttribute`].
+    #[serde(default)]
+    pub invert_match: bool,
+}
+
+/// An entry of a span's W3C `tracestate`.
+///
+/// A `tracestate` that is malformed anywhere is ignored as a whole, as in the Collector.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceState {
+    /// Key of the entry.
+    pub key: String,
+    /// Values, any of which matches exactly. One that is empty, or with its key longer than the 256
+    /// characters that an entry can have, never matches.
+    pub values: Vec<String>,
+}
+
+/// The number of spans received before the decision, within inclusive bounds.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpanCount {
+    /// Fewest spans; absent is 0.
+    #[serde(default)]
+    pub min_spans: u32,
+    /// Most spans; absent or 0 is no limit, as in the Collector.
+    #[serde(default)]
+    pub max_spans: u32,
+}
+
+/// A budget of spans: a bucket that fills by `spans_per_second` up to `burst_capacity` and starts
+/// full; a trace is sampled if as many are in it as it has spans, and then takes them out.
+///
+/// A trace of more spans than `burst_capacity` never passes. Before v0.153 (`compat: v0.152` and
+/// older) the Collector counts per second of the clock instead and passes what stays *below*
+/// `spans_per_second`. The bucket is emptied by this policy alone and whenever it is asked, also if
+/// another policy keeps the trace anyway, as in the Collector.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RateLimiting {
+    /// Spans per second in the long run.
+    pub spans_per_second: u64,
+    /// Spans at once; absent or 0 is twice `spans_per_second`.
+    #[serde(default)]
+    pub burst_capacity: u64,
+}
+
+/// As [`RateLimiting`] with a bucket of bytes.
+///
+/// A trace's size is that of its span messages; the Collector adds resources and scopes.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BytesLimiting {
+    /// Bytes per second in the long run.
+    pub bytes_per_second: u64,
+    /// Bytes at once; absent or 0 is twice `bytes_per_second`.
+    #[serde(default)]
+    pub burst_capacity: u64,
+}
+
+/// Conditions in the Collector's transformation language, any of which on any span or span event
+/// samples the trace. See the module `ottl` for the part of the language that is known.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OttlCondition {
+    /// What a condition does that cannot be evaluated.
+    #[serde(default)]
+    pub error_mode: ErrorMode,
+    /// Conditions on a span.
+    #[serde(default)]
+    pub span: Vec<String>,
+    /// Conditions on an event of a span.
+    #[serde(default)]
+    pub spanevent: Vec<String>,
+}
+
+/// What happens when a condition cannot be evaluated, for example the length of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ErrorMode {
+    /// The condition is not met.
+    Ignore,
+    /// The same; the Collector differs only in what it logs.
+    Silent,
+    /// The policy has no verdict on the trace and is counted as failed, unless a condition is met
+    /// elsewhere in the trace. Under `compat: collector` what comes first wins.
+    #[default]
+    Propagate,
 }
 
 /// Every sub-policy matches the trace, each on whichever span.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct And {
-    /// At least one; no `and` among them.
+    /// At least one; no `and`, `composite` or `drop` among them.
     pub and_sub_policy: Vec<Policy>,
+}
+
+/// Sampled if the sub-policy is not, and the other way round.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Not {
+    /// Anything but `not`, `composite` or `drop`.
+    pub not_sub_policy: Box<Policy>,
+}
+
+/// Dropped if every sub-policy matches, each on whichever span; else no say.
+///
+/// Asked before all other policies, wherever it stands, and stronger than all of them.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DropTraces {
+    /// At least one (the Collector takes an empty list for "drop everything"); no `and`,
+    /// `composite` or `drop` among them.
+    pub drop_sub_policy: Vec<Policy>,
+}
+
+/// Sub-policies that share a budget of spans per second of the clock.
+///
+/// The first sub-policy that matches decides: sampled if its own share of the budget and the whole
+/// budget have room for all spans of the trace, else not, and no further sub-policy is asked (as in
+/// the Collector, contrib issue 36959). Two differences, both undone by `compat: collector`:
+/// sub-policies are asked in `policy_order`, which the Collector ignores (issue 36955), and
+/// `max_total_spans_per_second` bounds their sum, where the Collector compares it with each alone.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Composite {
+    /// Spans per second of all sub-policies together.
+    pub max_total_spans_per_second: u64,
+    /// Names of sub-policies; those that are not named follow in the order of their definition.
+    #[serde(default)]
+    pub policy_order: Vec<String>,
+    /// At least one, with distinct names; no `composite` or `drop` among them.
+    pub composite_sub_policy: Vec<Policy>,
+    /// Shares of the budget. A sub-policy without one, or with 0 percent, has an equal share: the
+    /// budget divided by the number of sub-policies (one without has none under `compat: v0.157`
+    /// and older, contrib PR 49857).
+    #[serde(default)]
+    pub rate_allocation: Vec<RateAllocation>,
+}
+
+/// The share of one sub-policy.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RateAllocation {
+    /// Name of the sub-policy.
+    pub policy: String,
+    /// Percent of the budget.
+    pub percent: u64,
 }
 
 impl PolicyType {
@@ -141,179 +317,41 @@ impl PolicyType {
             Self::Probabilistic(_) => "probabilistic",
             Self::StatusCode(_) => "status_code",
             Self::StringAttribute(_) => "string_attribute",
+            Self::BooleanAttribute(_) => "boolean_attribute",
+            Self::TraceState(_) => "trace_state",
+            Self::TraceFlags => "trace_flags",
+            Self::SpanCount(_) => "span_count",
+            Self::RateLimiting(_) => "rate_limiting",
+            Self::BytesLimiting(_) => "bytes_limiting",
+            Self::OttlCondition(_) => "ottl_condition",
             Self::And(_) => "and",
-        }
-    }
-}
-
-const ALWAYS_SAMPLE: &str = "always_sample";
-/// Types that are built and have a section of their own.
-const BUILT: [&str; 6] = [
-    "latency",
-    "numeric_attribute",
-    "probabilistic",
-    "status_code",
-    "string_attribute",
-    "and",
-];
-/// The Collector's other types, known by name so that the error can say what is going on.
-const NOT_BUILT: [&str; 10] = [
-    "boolean_attribute",
-    "trace_state",
-    "trace_flags",
-    "rate_limiting",
-    "bytes_limiting",
-    "span_count",
-    "ottl_condition",
-    "not",
-    "drop",
-    "composite",
-];
-
-fn known_types() -> impl Iterator<Item = &'static str> {
-    [ALWAYS_SAMPLE].into_iter().chain(BUILT).chain(NOT_BUILT)
-}
-
-fn known_keys() -> impl Iterator<Item = &'static str> {
-    ["name", "type"].into_iter().chain(BUILT).chain(NOT_BUILT)
-}
-
-/// The keys of one policy as they were read, in any order.
-#[derive(Default)]
-struct Parts {
-    name: Option<String>,
-    policy_type: Option<String>,
-    section: Option<PolicyType>,
-    /// Key of each section found, built or not.
-    sections: Vec<&'static str>,
-    unknown: Option<String>,
-}
-
-impl Parts {
-    fn into_policy(self) -> Result<Policy> {
-        let policy = self.name.unwrap_or_default();
-        let Some(found) = self.policy_type else {
-            return Err(Error::TypeMissing { policy });
-        };
-        let Some(policy_type) = known_types().find(|known| *known == found) else {
-            let nearest = nearest(&found, known_types());
-            return Err(Error::TypeUnknown {
-                policy,
-                found,
-                nearest,
-            });
-        };
-        if NOT_BUILT.contains(&policy_type) {
-            return Err(Error::TypeNotBuilt {
-                policy,
-                policy_type,
-            });
-        }
-        if let Some(found) = self.unknown {
-            let nearest = nearest(&found, known_keys());
-            return Err(Error::PolicyKeyUnknown {
-                policy,
-                found,
-                nearest,
-            });
-        }
-        if let Some(section) = self
-            .sections
-            .into_iter()
-            .find(|section| *section != policy_type)
-        {
-            return Err(Error::SectionForeign {
-                policy,
-                policy_type,
-                section,
-            });
-        }
-        if policy_type == ALWAYS_SAMPLE {
-            return Ok(Policy {
-                name: policy,
-                policy_type: PolicyType::AlwaysSample,
-            });
-        }
-        match self.section {
-            Some(policy_type) => Ok(Policy {
-                name: policy,
-                policy_type,
-            }),
-            None => Err(Error::SectionMissing {
-                policy,
-                policy_type,
-            }),
+            Self::Not(_) => "not",
+            Self::Drop(_) => "drop",
+            Self::Composite(_) => "composite",
         }
     }
 
-    /// Reads the section `key`; `Ok(None)` where it is empty (`latency:` and nothing below).
-    fn read_section<'de, A: MapAccess<'de>>(
-        key: &'static str,
-        map: &mut A,
-    ) -> Result<Option<PolicyType>, A::Error> {
-        Ok(match key {
-            "latency" => map
-                .next_value::<Option<Latency>>()?
-                .map(PolicyType::Latency),
-            "numeric_attribute" => map
-                .next_value::<Option<NumericAttribute>>()?
-                .map(PolicyType::NumericAttribute),
-            "probabilistic" => map
-                .next_value::<Option<Probabilistic>>()?
-                .map(PolicyType::Probabilistic),
-            "status_code" => map
-                .next_value::<Option<StatusCodes>>()?
-                .map(PolicyType::StatusCode),
-            "string_attribute" => map
-                .next_value::<Option<StringAttribute>>()?
-                .map(PolicyType::StringAttribute),
-            "and" => map.next_value::<Option<And>>()?.map(PolicyType::And),
-            _ => {
-                map.next_value::<IgnoredAny>()?;
-                None
-            }
-        })
-    }
-}
-
-struct PolicyVisitor;
-
-impl<'de> Visitor<'de> for PolicyVisitor {
-    type Value = Policy;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a policy: `{name: .., type: .., <type>: {..}}`")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Policy, A::Error> {
-        let mut parts = Parts::default();
-        while let Some(key) = map.next_key::<String>()? {
-            if key == "name" {
-                parts.name = Some(map.next_value()?);
-            } else if key == "type" {
-                parts.policy_type = Some(map.next_value()?);
-            } else if let Some(section) = known_keys().find(|known| *known == key) {
-                parts.sections.push(section);
-                // The parser knows line and key, only we know which policy it is.
-                let read = Parts::read_section(section, &mut map);
-                let read = read.map_err(|error| match &parts.name {
-                    Some(name) => <A::Error as de::Error>::custom(format_args!(
-                        "policy `{name}`: `{section}` cannot be read: {error}"
-                    )),
-                    None => error,
-                })?;
-                parts.section = parts.section.or(read);
-            } else {
-                map.next_value::<IgnoredAny>()?;
-                parts.unknown = parts.unknown.or(Some(key));
-            }
+    /// The policies directly below.
+    #[must_use]
+    pub fn sub_policies(&self) -> &[Policy] {
+        match self {
+            Self::And(And { and_sub_policy }) => and_sub_policy,
+            Self::Not(Not { not_sub_policy }) => std::slice::from_ref(&**not_sub_policy),
+            Self::Drop(DropTraces { drop_sub_policy }) => drop_sub_policy,
+            Self::Composite(composite) => &composite.composite_sub_policy,
+            Self::AlwaysSample
+            | Self::Latency(_)
+            | Self::NumericAttribute(_)
+            | Self::Probabilistic(_)
+            | Self::StatusCode(_)
+            | Self::StringAttribute(_)
+            | Self::BooleanAttribute(_)
+            | Self::TraceState(_)
+            | Self::TraceFlags
+            | Self::SpanCount(_)
+            | Self::RateLimiting(_)
+            | Self::BytesLimiting(_)
+            | Self::OttlCondition(_) => &[],
         }
-        parts.into_policy().map_err(de::Error::custom)
-    }
-}
-
-impl<'de> Deserialize<'de> for Policy {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(PolicyVisitor)
     }
 }

@@ -6,13 +6,15 @@ use otlp::attribute::{self, Value};
 use otlp::span::{SpanSummary, StatusCode};
 use otlp::{SpanId, TraceId};
 
+use crate::arrival::Arrival;
 use crate::atoms::AtomSet;
-use crate::config::Config;
+use crate::config::{Config, SamplingStrategy};
 use crate::decided::{DecidedTraces, Remembered};
 use crate::decision::{
     Decided, Observed, PolicyIndex, RecordedDecision, SpanHandle, TraceSummary, Trigger,
 };
 use crate::error::{Error, Result};
+use crate::ottl::ResourceTruths;
 use crate::pending::{PendingTraces, Slot, Trace};
 use crate::services::{ServiceId, Services};
 use crate::spans::PendingSpan;
@@ -35,6 +37,12 @@ pub struct Sampler {
     root_wait_nanos: Option<u64>,
     n_traces_max: usize,
     trace_bytes_max: Option<u64>,
+    judges_on_arrival: bool,
+    /// Sampling that a `drop` policy defers takes place when the trace is due.
+    honours_deferred: bool,
+    drops_pending_on_shutdown: bool,
+    /// Number of the resource read last, which is that of the batch of its spans.
+    last_batch: u32,
     n_spans: u64,
     n_bytes: u64,
     /// Heap of the pending traces' lists.
@@ -47,6 +55,8 @@ pub struct Sampler {
 #[derive(Debug, Clone, Copy)]
 pub struct ResourceFacts {
     atoms: AtomSet,
+    truths: ResourceTruths,
+    batch: u32,
     service: Option<ServiceId>,
 }
 
@@ -64,6 +74,8 @@ pub struct Stats {
     /// Spans whose attributes could not be read to the end and so satisfied no attribute policy; 0
     /// as long as only checked export requests are observed.
     pub n_unreadable: u64,
+    /// Times a policy had no verdict on a trace, because a condition of it could not be evaluated.
+    pub n_policies_failed: u64,
 }
 
 impl Sampler {
@@ -89,6 +101,10 @@ impl Sampler {
             root_wait_nanos: config.decision_wait_after_root_received.map(nanos),
             n_traces_max: usize::try_from(config.num_traces).unwrap_or(usize::MAX),
             trace_bytes_max: Some(config.maximum_trace_size_bytes).filter(|bytes| *bytes > 0),
+            judges_on_arrival: config.sampling_strategy == SamplingStrategy::SpanIngest,
+            honours_deferred: !config.compat.is_collector(),
+            drops_pending_on_shutdown: config.drop_pending_traces_on_shutdown,
+            last_batch: 0,
             n_spans: 0,
             n_bytes: 0,
             list_bytes: 0,
@@ -97,23 +113,28 @@ impl Sampler {
         })
     }
 
-    /// Reads a resource once for all its spans.
+    /// Reads a resource once for all its spans that come together: they are one batch.
     ///
     /// # Errors
     /// Attributes that cannot be read.
     pub fn read_resource(&mut self, resource: &[u8]) -> Result<ResourceFacts> {
         let broken = |source| Error::Resource { source };
-        let attributes = attribute::of_resource(resource);
-        let atoms = self
+        let (atoms, truths) = self
             .policies
             .atoms
-            .read(attributes, AtomSet::EMPTY)
+            .read_resource(resource)
             .map_err(broken)?;
         let service = match attribute::lookup(attribute::of_resource(resource), "service.name") {
             Some(Value::Str(name)) if !name.is_empty() => Some(self.services.intern(name)),
             _ => None,
         };
-        Ok(ResourceFacts { atoms, service })
+        self.last_batch = self.last_batch.wrapping_add(1);
+        Ok(ResourceFacts {
+            atoms,
+            truths,
+            batch: self.last_batch,
+            service,
+        })
     }
 
     /// Takes note of one span. `summary` must be that of `span`.
@@ -137,8 +158,15 @@ impl Sampler {
                 }
             },
         };
+        if self.judges_on_arrival {
+            self.begin_batch(slot, facts.batch, now_unix_nano);
+        }
         self.fold(slot, facts, span, summary);
         self.keep(slot, summary, handle, is_request, now_unix_nano);
+        if self.judges_on_arrival {
+            // For the next tick, when the batch is there.
+            self.pending.hasten(slot, now_unix_nano);
+        }
         if self.pending.len() > self.n_traces_max {
             Observed::Overflow
         } else {
@@ -149,19 +177,18 @@ impl Sampler {
     /// Folds what policies and the summary need of a span into its trace.
     fn fold(&mut self, slot: Slot, facts: &ResourceFacts, span: &[u8], summary: &SpanSummary<'_>) {
         let trace = self.pending.trace_mut(slot);
+        let atoms = &self.policies.atoms;
         trace.atoms |= facts.atoms;
         trace.atoms |= AtomSet::of_status(summary.status_code);
-        if !self.policies.atoms.are_satisfied(trace.atoms) {
-            match self
-                .policies
-                .atoms
-                .read(attribute::of_span(span), trace.atoms)
-            {
-                Ok(found) => trace.atoms |= found,
-                Err(_) => self.n_unreadable += 1,
-            }
+        match atoms.read_span(facts.truths, span, summary, trace.atoms) {
+            Ok(found) => trace.atoms |= found,
+            Err(_) => self.n_unreadable += 1,
         }
         trace.add_times(summary.start_time_unix_nano, summary.end_time_unix_nano);
+        trace.atoms |= atoms.read_duration(trace.duration_ns());
+        if let Some(arrival) = &mut trace.arrival {
+            arrival.add_times(summary.start_time_unix_nano, summary.end_time_unix_nano);
+        }
         if summary.status_code == StatusCode::Error {
             trace.n_error_spans = trace.n_error_spans.saturating_add(1);
         }
@@ -205,7 +232,11 @@ impl Sampler {
             trace.add_root(start_time_unix_nano, handle);
             if let Some(root_wait_nanos) = self.root_wait_nanos {
                 let due_unix_nano = now_unix_nano.saturating_add(root_wait_nanos);
-                if self.pending.hasten(slot, due_unix_nano) {
+                let is_sooner = match &mut trace.arrival {
+                    Some(arrival) => arrival.hasten(due_unix_nano),
+                    None => self.pending.hasten(slot, due_unix_nano),
+                };
+                if is_sooner {
                     self.pending.trace_mut(slot).is_due_by_root = true;
                 }
             }
@@ -221,21 +252,58 @@ impl Sampler {
     /// Those due next are those whose decision is nearest anyway: the oldest, or traces whose root
     /// has arrived and which are likely to be complete.
     pub fn tick(&mut self, now_unix_nano: u64, max_traces: usize, out: &mut Vec<Decided>) {
-        for _ in 0..max_traces {
-            if let Some(trace) = self.pending.take_due(now_unix_nano) {
+        let mut n_decided = 0;
+        while n_decided < max_traces {
+            if let Some(slot) = self.pending.first_due(now_unix_nano) {
+                if self.judges_on_arrival && !self.is_ready(slot, now_unix_nano) {
+                    continue;
+                }
+                let trace = self.pending.take(slot);
                 let trigger = if trace.is_due_by_root {
                     Trigger::RootEnded
                 } else {
                     Trigger::Waited
                 };
-                out.push(self.decide(trace, trigger));
+                out.push(self.decide(trace, trigger, now_unix_nano));
             } else if self.pending.len() > self.n_traces_max
                 && let Some(trace) = self.pending.take_next()
             {
-                out.push(self.decide(trace, Trigger::Memory));
+                out.push(self.decide(trace, Trigger::Memory, now_unix_nano));
             } else {
                 return;
             }
+            n_decided += 1;
+        }
+    }
+
+    /// Judges what came of a trace, and puts it back to its due time if that decides nothing.
+    fn is_ready(&mut self, slot: Slot, now_unix_nano: u64) -> bool {
+        let trace = self.pending.trace_mut(slot);
+        judge_batch(&mut self.policies, trace, now_unix_nano);
+        let is_too_large = self.trace_bytes_max.is_some_and(|max| trace.n_bytes > max);
+        match &trace.arrival {
+            Some(arrival) if !is_too_large => match arrival.waits_until(now_unix_nano) {
+                Some(due_unix_nano) => {
+                    self.pending.postpone(slot, due_unix_nano);
+                    false
+                }
+                None => true,
+            },
+            Some(_) | None => true,
+        }
+    }
+
+    /// Sees to it that the spans of a batch are judged together and alone.
+    fn begin_batch(&mut self, slot: Slot, batch: u32, now_unix_nano: u64) {
+        let trace = self.pending.trace_mut(slot);
+        match &trace.arrival {
+            Some(arrival) if arrival.is_of(batch) => return,
+            Some(_) => judge_batch(&mut self.policies, trace, now_unix_nano),
+            None => trace.arrival = Some(Box::new(Arrival::new(trace.due_unix_nano))),
+        }
+        trace.atoms = AtomSet::EMPTY;
+        if let Some(arrival) = &mut trace.arrival {
+            arrival.begin(batch);
         }
     }
 
@@ -254,23 +322,35 @@ impl Sampler {
         }
     }
 
-    /// Shutdown: decides everything that is pending on what is there.
+    /// Shutdown: decides everything that is pending, on what is there, or as not sampled with
+    /// `drop_pending_traces_on_shutdown`.
     pub fn drain(&mut self, now_unix_nano: u64, out: &mut Vec<Decided>) {
         self.tick(now_unix_nano, usize::MAX, out);
         while let Some(trace) = self.pending.take_next() {
-            out.push(self.decide(trace, Trigger::Shutdown));
+            out.push(if self.drops_pending_on_shutdown {
+                self.close(trace, Trigger::Shutdown, Judgement::NOT_SAMPLED)
+            } else {
+                self.decide(trace, Trigger::Shutdown, now_unix_nano)
+            });
         }
     }
 
-    fn decide(&mut self, trace: Trace, trigger: Trigger) -> Decided {
+    fn decide(&mut self, mut trace: Trace, trigger: Trigger, now_unix_nano: u64) -> Decided {
         if self.trace_bytes_max.is_some_and(|max| trace.n_bytes > max) {
             return self.close(trace, Trigger::TooLarge, Judgement::NOT_SAMPLED);
         }
-        let judgement = self.policies.judge(Evidence {
-            trace_id: &trace.trace_id,
-            atoms: trace.atoms,
-            duration_ns: trace.duration_ns(),
-        });
+        judge_batch(&mut self.policies, &mut trace, now_unix_nano);
+        if let Some(arrival) = &trace.arrival {
+            let (trigger, judgement) = match arrival.decided() {
+                Some(judgement) => (Trigger::Matched, judgement),
+                None => (trigger, arrival.deferred(self.honours_deferred)),
+            };
+            return self.close(trace, trigger, judgement);
+        }
+        let duration_ns = trace.duration_ns();
+        let judgement = self
+            .policies
+            .judge(evidence(&trace, duration_ns, now_unix_nano));
         self.close(trace, trigger, judgement)
     }
 
@@ -352,6 +432,32 @@ impl Sampler {
             n_bytes: self.n_bytes,
             heap_bytes: heap_bytes as u64,
             n_unreadable: self.n_unreadable,
+            n_policies_failed: self.policies.n_failed(),
+        }
+    }
+}
+
+fn evidence(trace: &Trace, duration_ns: u64, now_unix_nano: u64) -> Evidence<'_> {
+    Evidence {
+        trace_id: &trace.trace_id,
+        atoms: trace.atoms,
+        duration_ns,
+        n_spans: trace.spans.len() as u64,
+        n_bytes: trace.n_bytes,
+        now_unix_nano,
+    }
+}
+
+/// Asks the policies about the batch that came last, if they have not been.
+fn judge_batch(policies: &mut Policies, trace: &mut Trace, now_unix_nano: u64) {
+    if let Some(duration_ns) = trace
+        .arrival
+        .as_ref()
+        .and_then(|arrival| arrival.open_duration_ns())
+    {
+        let verdict = policies.judge_on_arrival(evidence(trace, duration_ns, now_unix_nano));
+        if let Some(arrival) = &mut trace.arrival {
+            arrival.close(verdict);
         }
     }
 }

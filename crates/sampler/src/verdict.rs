@@ -4,37 +4,35 @@
 //!
 //! Precedence is dropped, then sampled, then not sampled (contrib `processor.go`); the policy that
 //! is credited is the first in file order with the winning verdict, and none where nothing asked
-//! to keep the trace. `invert_match` is a plain negation, as in the Collector since v0.144.
+//! to keep the trace. `drop` policies are asked first, wherever they stand, and one that drops ends
+//! the asking; so does the first that samples under `sample_on_first_match`. All others are asked
+//! every time, which matters to those that have a budget. A policy that fails has no verdict and is
+//! counted.
 //!
-//! `adjusted_count` is 1 / (probability that a trace with these spans is kept), over the choice of
-//! trace ids. A trace that any policy keeps for certain has 1. One that only `probabilistic`
-//! policies keep has 100 / the largest of their percentages, as long as they share a salt: their
-//! choices are then nested. Policies of different salts choose independently, and the chances that
-//! none of them keeps the trace multiply. All policies take part, also those that voted against
-//! it and those behind the first match: otherwise the estimate would be biased by the outcome.
+//! `invert_match` is a plain negation, as in the Collector since v0.144; what it was before
+//! ([`crate::Compat`]) are two more verdicts, below dropped and below sampled.
 
-use std::collections::HashSet;
-
-use otlp::TraceId;
-use otlp::span::StatusCode;
-
-use crate::atoms::{AtomSet, Atoms, AtomsBuilder, Condition};
-use crate::config::Config;
+use crate::atoms::{AtomSet, Atoms, AtomsBuilder, whole_ms};
+use crate::chance::Chances;
+use crate::compile;
+use crate::config::{Config, SamplingStrategy};
 use crate::decision::{Decision, PolicyIndex};
-use crate::error::{Error, Result, ValueProblem};
-use crate::policy::{Latency, NumericAttribute, Policy, PolicyType, StringAttribute};
+use crate::error::Result;
+use crate::limits::{CountPerSecond, Limit};
+use crate::ottl::Outcome;
 use crate::probability::{Salt, Share};
 
-/// Top-level policies; the rest of a [`PolicyIndex`]'s range is for names that only recorded
-/// decisions know.
-pub const POLICIES_MAX: usize = 32_768;
+use otlp::TraceId;
 
-/// What policies look at: a trace as it is at its decision.
+/// What policies look at: a trace as it is at its decision, or one batch of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Evidence<'a> {
     pub(crate) trace_id: &'a TraceId,
     pub(crate) atoms: AtomSet,
     pub(crate) duration_ns: u64,
+    pub(crate) n_spans: u64,
+    pub(crate) n_bytes: u64,
+    pub(crate) now_unix_nano: u64,
 }
 
 /// What one policy says of one trace.
@@ -42,26 +40,75 @@ pub(crate) struct Evidence<'a> {
 enum Verdict {
     Sampled,
     NotSampled,
+    Dropped,
+    /// An inverted policy that nothing matched, where that is a verdict of its own.
+    InvertSampled,
+    /// An inverted policy that something matched, where that is a verdict of its own.
+    InvertNotSampled,
+}
+
+/// A policy that has no verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Failed;
+
+/// What `invert_match` makes of a match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Invert {
+    No,
+    Negation,
+    /// A verdict of its own precedence.
+    OwnVerdict,
 }
 
 /// A compiled policy.
 #[derive(Debug)]
-enum Test {
+pub(crate) enum Test {
     Always,
-    /// Any of these atoms, or with `invert` none of them.
+    /// Any of these atoms, or inverted none of them.
     AnyOf {
         atoms: AtomSet,
-        invert: bool,
+        invert: Invert,
     },
+    Ottl(Outcome),
     Latency {
         threshold_ms: i64,
+        /// A duration of exactly the threshold is enough.
+        is_inclusive: bool,
         upper_threshold_ms: Option<i64>,
     },
     Probabilistic {
         salt: Salt,
         share: Share,
     },
+    SpanCount {
+        min: u64,
+        max: Option<u64>,
+    },
+    SpanLimit(Limit),
+    ByteLimit(Limit),
     AllOf(Vec<Self>),
+    Not(Box<Self>),
+    Drop(Vec<Self>),
+    Composite(Composite),
+}
+
+/// Sub-policies that share a budget.
+#[derive(Debug)]
+pub(crate) struct Composite {
+    /// In the order in which they are asked.
+    pub(crate) subs: Vec<Sub>,
+    pub(crate) max_total: u64,
+    /// The total bounds the sum of all sub-policies, and not each of them alone.
+    pub(crate) is_total_of_all: bool,
+    pub(crate) total: CountPerSecond,
+}
+
+/// A sub-policy with its share of the budget.
+#[derive(Debug)]
+pub(crate) struct Sub {
+    pub(crate) test: Test,
+    pub(crate) allocated: u64,
+    pub(crate) used: CountPerSecond,
 }
 
 /// All policies of a configuration, compiled.
@@ -70,7 +117,11 @@ pub(crate) struct Policies {
     pub(crate) atoms: Atoms,
     /// In file order.
     tests: Vec<Test>,
+    /// Positions in `tests` in the order of asking.
+    order: Vec<usize>,
     sample_on_first_match: bool,
+    /// Policies that had no verdict on a trace, so far.
+    n_failed: u64,
 }
 
 /// A decision and what is credited for it.
@@ -87,359 +138,276 @@ impl Judgement {
         policy: None,
         adjusted_count: None,
     };
+
+    fn dropped(policy: PolicyIndex) -> Self {
+        Self {
+            decision: Decision::Dropped,
+            policy: Some(policy),
+            adjusted_count: None,
+        }
+    }
+}
+
+/// What the policies say of a batch as it arrives (`span-ingest`).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum OnArrival {
+    /// The trace is decided.
+    Decided(Judgement),
+    /// A policy samples, but a `drop` policy may yet match a later batch.
+    Deferred(Judgement),
+    /// Nothing yet.
+    Pending,
 }
 
 impl Policies {
     /// Checks and compiles.
     pub(crate) fn compile(config: &Config) -> Result<Self> {
-        check_names(&config.policies)?;
+        compile::check_names(&config.policies)?;
         let mut atoms = AtomsBuilder::default();
         let mut tests = Vec::with_capacity(config.policies.len());
         for policy in &config.policies {
-            tests.push(compile(&policy.name, &policy.policy_type, &mut atoms)?);
+            if config.sampling_strategy == SamplingStrategy::SpanIngest {
+                compile::check_stateless(&policy.name, policy)?;
+            }
+            let test =
+                compile::compile(&policy.name, &policy.policy_type, config.compat, &mut atoms)?;
+            tests.push(test);
         }
-        let atoms = atoms.build();
+        let is_drop = |position: &usize| matches!(tests.get(*position), Some(Test::Drop(_)));
+        let (drops, others): (Vec<_>, Vec<_>) = (0..tests.len()).partition(is_drop);
         Ok(Self {
-            atoms,
+            atoms: atoms.build(),
+            order: [drops, others].concat(),
             tests,
             sample_on_first_match: config.sample_on_first_match,
+            n_failed: 0,
         })
     }
 
-    /// Asks every policy.
-    pub(crate) fn judge(&self, evidence: Evidence<'_>) -> Judgement {
-        let mut credited = None;
-        for (test, idx) in self.tests.iter().zip(0..) {
-            if test.verdict(evidence) == Verdict::Sampled {
-                credited = credited.or(Some(PolicyIndex(idx)));
-                if self.sample_on_first_match {
-                    break;
+    /// Policies that had no verdict on a trace, so far.
+    pub(crate) fn n_failed(&self) -> u64 {
+        self.n_failed
+    }
+
+    /// Asks every policy about a whole trace.
+    pub(crate) fn judge(&mut self, evidence: Evidence<'_>) -> Judgement {
+        let mut first = Firsts::default();
+        for position in &self.order {
+            let policy = policy_index(*position);
+            match self.tests[*position].verdict(&evidence) {
+                Ok(Verdict::Dropped) => return Judgement::dropped(policy),
+                Ok(verdict) => {
+                    first.note(verdict, policy);
+                    if self.sample_on_first_match && verdict == Verdict::Sampled {
+                        break;
+                    }
                 }
+                Err(Failed) => self.n_failed += 1,
             }
         }
-        match credited {
+        match first.credited() {
             None => Judgement::NOT_SAMPLED,
-            Some(_) => Judgement {
+            policy @ Some(_) => Judgement {
                 decision: Decision::Sampled,
-                policy: credited,
-                adjusted_count: Some(self.adjusted_count(evidence)),
+                policy,
+                adjusted_count: self.adjusted_count(&evidence),
             },
         }
     }
 
-    fn adjusted_count(&self, evidence: Evidence<'_>) -> f64 {
-        // Per salt the largest chance; a configuration has one or two.
-        let mut chances: Vec<(Option<Salt>, f64)> = Vec::new();
+    /// Asks the policies about one batch of a trace.
+    pub(crate) fn judge_on_arrival(&mut self, evidence: Evidence<'_>) -> OnArrival {
+        let mut may_be_dropped = false;
+        for position in &self.order {
+            let policy = policy_index(*position);
+            let test = &mut self.tests[*position];
+            let is_drop = matches!(test, Test::Drop(_));
+            match test.verdict(&evidence) {
+                Ok(Verdict::Dropped) => return OnArrival::Decided(Judgement::dropped(policy)),
+                Ok(Verdict::Sampled) => {
+                    let judgement = Judgement {
+                        decision: Decision::Sampled,
+                        policy: Some(policy),
+                        adjusted_count: self.adjusted_count(&evidence),
+                    };
+                    return if may_be_dropped {
+                        OnArrival::Deferred(judgement)
+                    } else {
+                        OnArrival::Decided(judgement)
+                    };
+                }
+                Ok(Verdict::NotSampled | Verdict::InvertSampled | Verdict::InvertNotSampled) => {
+                    may_be_dropped |= is_drop;
+                }
+                Err(Failed) => self.n_failed += 1,
+            }
+        }
+        OnArrival::Pending
+    }
+
+    /// `None` where it is unknown.
+    fn adjusted_count(&self, evidence: &Evidence<'_>) -> Option<f64> {
+        let mut chances = Chances::default();
         for test in &self.tests {
-            match test.chance(evidence) {
-                Chance::Never => {}
-                Chance::Certain => return 1.0,
-                Chance::Of { salt, probability } => {
-                    match chances
-                        .iter_mut()
-                        .find(|(known, _)| salt.is_some() && *known == salt)
-                    {
-                        Some((_, largest)) => *largest = largest.max(probability),
-                        None => chances.push((salt, probability)),
-                    }
-                }
+            if let Test::Drop(tests) = test {
+                chances.drop(Test::chance_of_all(tests, evidence));
+            } else {
+                chances.keep(test.chance(evidence));
             }
         }
-        if let [(_, probability)] = chances.as_slice() {
-            return 1.0 / probability;
-        }
-        let kept_by_none: f64 = chances
-            .iter()
-            .map(|(_, probability)| 1.0 - probability)
-            .product();
-        1.0 / (1.0 - kept_by_none)
+        chances.adjusted_count()
     }
 }
 
-fn check_names(policies: &[Policy]) -> Result<()> {
-    if policies.is_empty() {
-        return Err(Error::NoPolicies);
-    }
-    if policies.len() > POLICIES_MAX {
-        return Err(Error::TooManyPolicies {
-            n_policies: policies.len(),
-            limit: POLICIES_MAX,
-        });
-    }
-    let mut names = HashSet::new();
-    for (policy, number) in policies.iter().zip(1..) {
-        if policy.name.is_empty() {
-            return Err(Error::NameEmpty { number });
-        }
-        if !names.insert(policy.name.as_str()) {
-            return Err(Error::NameDuplicate {
-                policy: policy.name.clone(),
-            });
+/// Limited to [`crate::POLICIES_MAX`] when compiled.
+fn policy_index(position: usize) -> PolicyIndex {
+    PolicyIndex(u16::try_from(position).unwrap_or(u16::MAX))
+}
+
+/// The first policy with each verdict.
+#[derive(Debug, Default)]
+struct Firsts {
+    sampled: Option<PolicyIndex>,
+    invert_sampled: Option<PolicyIndex>,
+    is_vetoed: bool,
+    is_any_not_sampled: bool,
+}
+
+impl Firsts {
+    fn note(&mut self, verdict: Verdict, policy: PolicyIndex) {
+        match verdict {
+            Verdict::Sampled => self.sampled = self.sampled.or(Some(policy)),
+            Verdict::InvertSampled => self.invert_sampled = self.invert_sampled.or(Some(policy)),
+            Verdict::InvertNotSampled => self.is_vetoed = true,
+            Verdict::NotSampled | Verdict::Dropped => self.is_any_not_sampled = true,
         }
     }
-    Ok(())
-}
 
-/// `policy` is the path of names that errors name.
-fn compile(policy: &str, policy_type: &PolicyType, atoms: &mut AtomsBuilder) -> Result<Test> {
-    match policy_type {
-        PolicyType::AlwaysSample => Ok(Test::Always),
-        PolicyType::Latency(latency) => compile_latency(policy, latency),
-        PolicyType::NumericAttribute(numeric) => compile_numeric(policy, numeric, atoms),
-        PolicyType::Probabilistic(config) => {
-            if !config.sampling_percentage.is_finite() {
-                let key = "probabilistic.sampling_percentage";
-                return Err(wrong(policy, key, ValueProblem::NotFinite));
-            }
-            let share = Share::new(config.sampling_percentage);
-            Ok(Test::Probabilistic {
-                salt: Salt::new(&config.hash_salt),
-                share,
-            })
+    /// The policy that keeps the trace.
+    fn credited(&self) -> Option<PolicyIndex> {
+        if self.is_vetoed {
+            return None;
         }
-        PolicyType::StatusCode(config) => compile_status(policy, &config.status_codes),
-        PolicyType::StringAttribute(string) => compile_string(policy, string, atoms),
-        PolicyType::And(and) => {
-            if and.and_sub_policy.is_empty() {
-                return Err(wrong(policy, "and.and_sub_policy", ValueProblem::Empty));
-            }
-            let mut tests = Vec::with_capacity(and.and_sub_policy.len());
-            for sub in &and.and_sub_policy {
-                let path = format!("{policy}/{}", sub.name);
-                if matches!(sub.policy_type, PolicyType::And(_)) {
-                    let policy_type = sub.policy_type.name();
-                    return Err(Error::TypeNested {
-                        policy: path,
-                        policy_type,
-                    });
-                }
-                tests.push(compile(&path, &sub.policy_type, atoms)?);
-            }
-            Ok(Test::AllOf(tests))
-        }
+        let inverted = self.invert_sampled.filter(|_| !self.is_any_not_sampled);
+        self.sampled.or(inverted)
     }
-}
-
-fn wrong(policy: &str, key: &'static str, problem: ValueProblem) -> Error {
-    Error::PolicyValue {
-        policy: policy.to_owned(),
-        key,
-        problem,
-    }
-}
-
-fn compile_latency(policy: &str, latency: &Latency) -> Result<Test> {
-    let Latency {
-        threshold_ms,
-        upper_threshold_ms,
-    } = *latency;
-    if upper_threshold_ms < 0 {
-        return Err(wrong(
-            policy,
-            "latency.upper_threshold_ms",
-            ValueProblem::Negative,
-        ));
-    }
-    let upper_threshold_ms = (upper_threshold_ms != 0).then_some(upper_threshold_ms);
-    if let Some(upper) = upper_threshold_ms.filter(|upper| *upper <= threshold_ms) {
-        let problem = ValueProblem::EmptyRange {
-            min: threshold_ms.to_string(),
-            max: upper.to_string(),
-        };
-        return Err(wrong(policy, "latency", problem));
-    }
-    Ok(Test::Latency {
-        threshold_ms,
-        upper_threshold_ms,
-    })
-}
-
-fn compile_numeric(
-    policy: &str,
-    numeric: &NumericAttribute,
-    atoms: &mut AtomsBuilder,
-) -> Result<Test> {
-    let NumericAttribute {
-        key,
-        min_value: min,
-        max_value: max,
-        invert_match,
-    } = numeric;
-    if key.is_empty() {
-        return Err(wrong(policy, "numeric_attribute.key", ValueProblem::Empty));
-    }
-    if [min, max]
-        .into_iter()
-        .flatten()
-        .any(|bound| !bound.is_finite())
-    {
-        return Err(wrong(policy, "numeric_attribute", ValueProblem::NotFinite));
-    }
-    match (min, max) {
-        (None, None) => Err(wrong(policy, "numeric_attribute", ValueProblem::NoBound)),
-        (Some(min), Some(max)) if min.compare(*max).is_some_and(|order| order.is_gt()) => {
-            let problem = ValueProblem::EmptyRange {
-                min: min.to_string(),
-                max: max.to_string(),
-            };
-            Err(wrong(policy, "numeric_attribute", problem))
-        }
-        (min, max) => {
-            let condition = Condition::Within {
-                min: *min,
-                max: *max,
-            };
-            Ok(Test::AnyOf {
-                atoms: atoms.add(policy, key, condition)?,
-                invert: *invert_match,
-            })
-        }
-    }
-}
-
-fn compile_string(
-    policy: &str,
-    string: &StringAttribute,
-    atoms: &mut AtomsBuilder,
-) -> Result<Test> {
-    if string.key.is_empty() {
-        return Err(wrong(policy, "string_attribute.key", ValueProblem::Empty));
-    }
-    let values = string.values.clone();
-    let condition = if string.enabled_regex_matching {
-        Condition::Patterns(values)
-    } else {
-        Condition::OneOf(values)
-    };
-    let atoms = atoms.add(policy, &string.key, condition)?;
-    Ok(Test::AnyOf {
-        atoms,
-        invert: string.invert_match,
-    })
-}
-
-fn compile_status(policy: &str, status_codes: &[String]) -> Result<Test> {
-    if status_codes.is_empty() {
-        return Err(wrong(
-            policy,
-            "status_code.status_codes",
-            ValueProblem::Empty,
-        ));
-    }
-    let mut atoms = AtomSet::EMPTY;
-    for name in status_codes {
-        atoms |= AtomSet::of_status(match name.as_str() {
-            "OK" => StatusCode::Ok,
-            "ERROR" => StatusCode::Error,
-            "UNSET" => StatusCode::Unset,
-            _ => {
-                let problem = ValueProblem::UnknownName {
-                    found: name.clone(),
-                    known: "OK, ERROR, UNSET",
-                };
-                return Err(wrong(policy, "status_code.status_codes", problem));
-            }
-        });
-    }
-    Ok(Test::AnyOf {
-        atoms,
-        invert: false,
-    })
-}
-
-/// How likely a test is to say sampled, over the choice of trace ids with everything else given.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Chance {
-    Never,
-    Certain,
-    /// `salt` is `None` for a conjunction over several salts, which is nested in nothing.
-    Of {
-        salt: Option<Salt>,
-        probability: f64,
-    },
 }
 
 impl Test {
-    fn verdict(&self, evidence: Evidence<'_>) -> Verdict {
-        if self.holds(evidence) {
+    fn verdict(&mut self, evidence: &Evidence<'_>) -> Result<Verdict, Failed> {
+        let is_sampled = match self {
+            Self::AnyOf {
+                atoms,
+                invert: Invert::OwnVerdict,
+            } => {
+                return Ok(if evidence.atoms.intersects(*atoms) {
+                    Verdict::InvertNotSampled
+                } else {
+                    Verdict::InvertSampled
+                });
+            }
+            Self::Ottl(outcome) => {
+                let is_matched = evidence.atoms.intersects(outcome.matched);
+                if !is_matched && evidence.atoms.intersects(outcome.failed) {
+                    return Err(Failed);
+                }
+                is_matched
+            }
+            Self::SpanLimit(limit) => limit.take(evidence.n_spans, evidence.now_unix_nano),
+            Self::ByteLimit(limit) => limit.take(evidence.n_bytes, evidence.now_unix_nano),
+            Self::AllOf(tests) => Self::all_hold(tests, evidence)?,
+            Self::Drop(tests) => {
+                return Ok(if Self::all_hold(tests, evidence)? {
+                    Verdict::Dropped
+                } else {
+                    Verdict::NotSampled
+                });
+            }
+            Self::Not(test) => match test.verdict(evidence)? {
+                Verdict::Sampled => false,
+                Verdict::NotSampled => true,
+                other @ (Verdict::Dropped | Verdict::InvertSampled | Verdict::InvertNotSampled) => {
+                    return Ok(other);
+                }
+            },
+            Self::Composite(composite) => composite.holds(evidence)?,
+            Self::Always
+            | Self::AnyOf { .. }
+            | Self::Latency { .. }
+            | Self::Probabilistic { .. }
+            | Self::SpanCount { .. } => self.holds(evidence),
+        };
+        Ok(if is_sampled {
             Verdict::Sampled
         } else {
             Verdict::NotSampled
-        }
+        })
     }
 
-    fn holds(&self, evidence: Evidence<'_>) -> bool {
+    /// In order, up to the first that does not match: what is behind it keeps its budget.
+    fn all_hold(tests: &mut [Self], evidence: &Evidence<'_>) -> Result<bool, Failed> {
+        for test in tests {
+            match test.verdict(evidence)? {
+                Verdict::Sampled | Verdict::InvertSampled | Verdict::Dropped => {}
+                Verdict::NotSampled | Verdict::InvertNotSampled => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Of a test that has no budget and cannot fail: whether it matches.
+    pub(crate) fn holds(&self, evidence: &Evidence<'_>) -> bool {
         match self {
             Self::Always => true,
-            Self::AnyOf { atoms, invert } => evidence.atoms.intersects(*atoms) != *invert,
+            Self::AnyOf { atoms, invert } => {
+                evidence.atoms.intersects(*atoms) == (*invert == Invert::No)
+            }
+            Self::Ottl(outcome) => evidence.atoms.intersects(outcome.matched),
             Self::Latency {
                 threshold_ms,
+                is_inclusive,
                 upper_threshold_ms,
             } => {
-                // Whole milliseconds, as Go's `Duration.Milliseconds`; u64 nanoseconds fit.
-                let ms = i64::try_from(evidence.duration_ns / 1_000_000).unwrap_or(i64::MAX);
-                ms > *threshold_ms && upper_threshold_ms.is_none_or(|upper| ms <= upper)
+                let ms = whole_ms(evidence.duration_ns);
+                let is_above = ms > *threshold_ms || (*is_inclusive && ms == *threshold_ms);
+                is_above && upper_threshold_ms.is_none_or(|upper| ms <= upper)
             }
             Self::Probabilistic { salt, share } => share.holds(salt.hash(evidence.trace_id)),
-            Self::AllOf(tests) => tests.iter().all(|test| test.holds(evidence)),
-        }
-    }
-
-    fn chance(&self, evidence: Evidence<'_>) -> Chance {
-        match self {
-            Self::Probabilistic {
-                share: Share::Nothing,
-                ..
-            } => Chance::Never,
-            Self::Probabilistic {
-                share: Share::Everything,
-                ..
-            } => Chance::Certain,
-            Self::Probabilistic { salt, share } => Chance::Of {
-                salt: Some(*salt),
-                probability: share.probability(),
-            },
-            Self::AllOf(tests) => tests
-                .iter()
-                .fold(Chance::Certain, |all, test| all.and(test.chance(evidence))),
-            Self::Always | Self::AnyOf { .. } | Self::Latency { .. } => {
-                if self.holds(evidence) {
-                    Chance::Certain
-                } else {
-                    Chance::Never
-                }
+            Self::SpanCount { min, max } => {
+                evidence.n_spans >= *min && max.is_none_or(|max| evidence.n_spans <= max)
             }
+            Self::AllOf(tests) | Self::Drop(tests) => tests.iter().all(|test| test.holds(evidence)),
+            Self::Not(test) => !test.holds(evidence),
+            Self::SpanLimit(_) | Self::ByteLimit(_) | Self::Composite(_) => false,
         }
     }
 }
 
-impl Chance {
-    fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Never, _) | (_, Self::Never) => Self::Never,
-            (Self::Certain, chance) | (chance, Self::Certain) => chance,
-            (
-                Self::Of {
-                    salt: left,
-                    probability: p,
-                },
-                Self::Of {
-                    salt: right,
-                    probability: q,
-                },
-            ) => {
-                if left.is_some() && left == right {
-                    Self::Of {
-                        salt: left,
-                        probability: p.min(q),
-                    }
-                } else {
-                    Self::Of {
-                        salt: None,
-                        probability: p * q,
-                    }
-                }
+impl Composite {
+    fn holds(&mut self, evidence: &Evidence<'_>) -> Result<bool, Failed> {
+        let Evidence {
+            n_spans,
+            now_unix_nano,
+            ..
+        } = *evidence;
+        for sub in &mut self.subs {
+            match sub.test.verdict(evidence)? {
+                Verdict::NotSampled | Verdict::InvertNotSampled | Verdict::Dropped => continue,
+                Verdict::Sampled | Verdict::InvertSampled => {}
             }
+            let used = sub.used.at(now_unix_nano).saturating_add(n_spans);
+            let total = if self.is_total_of_all {
+                self.total.at(now_unix_nano).saturating_add(n_spans)
+            } else {
+                used
+            };
+            if used > sub.allocated || total > self.max_total {
+                return Ok(false);
+            }
+            sub.used.add(n_spans);
+            self.total.add(n_spans);
+            return Ok(true);
         }
+        Ok(false)
     }
 }

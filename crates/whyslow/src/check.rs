@@ -159,5 +159,6 @@ fn policy_type(policy: &sampler::PolicyType) -> String {
                 .collect();
             all.join(" and ")
         }
+        other => other.name().to_owned(),
     }
 }

@@ -16,6 +16,9 @@ pub(crate) enum Value {
 /// Attributes in wire order.
 pub(crate) type Attributes = Vec<(String, Value)>;
 
+/// Name and attributes of an event.
+pub(crate) type Event = (String, Attributes);
+
 /// A span and the resource it comes under.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Span {
@@ -35,6 +38,12 @@ pub(crate) struct Span {
     pub(crate) end_unix_nano: u64,
     /// 0 unset, 1 ok, 2 error.
     pub(crate) status: u8,
+    /// W3C `tracestate`.
+    pub(crate) trace_state: String,
+    /// W3C flags.
+    pub(crate) flags: u32,
+    /// Events.
+    pub(crate) events: Vec<Event>,
     /// Of the span.
     pub(crate) attributes: Attributes,
     /// Of the resource.
@@ -56,6 +65,9 @@ impl Span {
         let mut out = Vec::new();
         put_bytes(&mut out, 1, &self.trace_id());
         put_bytes(&mut out, 2, &self.span_id.to_be_bytes());
+        if !self.trace_state.is_empty() {
+            put_bytes(&mut out, 3, self.trace_state.as_bytes());
+        }
         if self.parent != 0 {
             put_bytes(&mut out, 4, &self.parent.to_be_bytes());
         }
@@ -64,10 +76,21 @@ impl Span {
         put_fixed64(&mut out, 7, self.start_unix_nano);
         put_fixed64(&mut out, 8, self.end_unix_nano);
         put_attributes(&mut out, 9, &self.attributes);
+        for (name, attributes) in &self.events {
+            let mut event = Vec::new();
+            put_fixed64(&mut event, 1, self.start_unix_nano);
+            put_bytes(&mut event, 2, name.as_bytes());
+            put_attributes(&mut event, 3, attributes);
+            put_bytes(&mut out, 11, &event);
+        }
         if self.status != 0 {
             let mut status = Vec::new();
             put_varint_field(&mut status, 3, u64::from(self.status));
             put_bytes(&mut out, 15, &status);
+        }
+        if self.flags != 0 {
+            put_varint(&mut out, 16 << 3 | 5);
+            out.extend_from_slice(&self.flags.to_le_bytes());
         }
         out
     }

@@ -29,18 +29,20 @@ fn every_key_of_the_collector_loads() {
 decision_wait: 1m30s
 num_traces: 100_000
 expected_new_traces_per_sec: 10
-block_on_overflow: false
+block_on_overflow: true
 sample_on_first_match: true
 drop_pending_traces_on_shutdown: false
 maximum_trace_size_bytes: 1048576
 decision_wait_after_root_received: 500ms
 sampling_strategy: trace-complete
-num_shards: 1
+num_shards: 4
+tail_storage: pebble_tail_storage
+compat: v0.161
 decision_cache: {sampled_cache_size: 10, non_sampled_cache_size: 20}
 policies:
   - {name: a, type: always_sample}
   - {name: b, type: latency, latency: {threshold_ms: 5000, upper_threshold_ms: 10_000}}
-  - {name: c, type: numeric_attribute, numeric_attribute: {key: k, min_value: 0, max_value: 2.5, invert_match: true}}
+  - {name: c, type: numeric_attribute, numeric_attribute: {key: k, min_value: 0, max_value: 25, invert_match: true}}
   - {name: d, type: probabilistic, probabilistic: {hash_salt: s, sampling_percentage: 25}}
   - {name: e, type: status_code, status_code: {status_codes: [ERROR, UNSET]}}
   - {name: f, type: string_attribute, string_attribute: {key: k, values: [v.*], enabled_regex_matching: true, cache_max_size: 10, invert_match: true}}
@@ -50,6 +52,22 @@ policies:
       and_sub_policy:
         - {name: h, type: latency, latency: {threshold_ms: 1}}
         - {type: always_sample}
+  - {name: i, type: boolean_attribute, boolean_attribute: {key: k, value: true, invert_match: true}}
+  - {name: j, type: trace_state, trace_state: {key: k, values: [v]}}
+  - {name: k, type: trace_flags}
+  - {name: l, type: span_count, span_count: {min_spans: 2, max_spans: 20}}
+  - {name: m, type: rate_limiting, rate_limiting: {spans_per_second: 35, burst_capacity: 70}}
+  - {name: n, type: bytes_limiting, bytes_limiting: {bytes_per_second: 2048, burst_capacity: 4096}}
+  - {name: o, type: ottl_condition, ottl_condition: {error_mode: silent, span: ['name != \"\"'], spanevent: ['name == \"exception\"']}}
+  - {name: q, type: not, not: {not_sub_policy: {name: r, type: trace_flags}}}
+  - {name: s, type: drop, drop: {drop_sub_policy: [{name: t, type: trace_flags}]}}
+  - name: u
+    type: composite
+    composite:
+      max_total_spans_per_second: 1000
+      policy_order: [v, w]
+      composite_sub_policy: [{name: v, type: trace_flags}, {name: w, type: always_sample}]
+      rate_allocation: [{policy: v, percent: 50}]
 ",
     )
     .unwrap();
@@ -64,7 +82,7 @@ policies:
     assert_eq!(config.num_traces, 100_000);
     assert_eq!(config.decision_cache.non_sampled_cache_size, 20);
     assert!(config.sample_on_first_match);
-    assert_eq!(config.policies.len(), 7);
+    assert_eq!(config.policies.len(), 17);
 }
 
 #[test]
@@ -160,7 +178,47 @@ const POLICY_ERRORS: &[(&str, &[&str])] = &[
     ),
     (
         "{name: p, type: and, and: {and_sub_policy: [{name: q, type: drop, drop: {}}]}}",
-        &["`q`", "`drop` is not built yet"],
+        &["`q`", "missing field `drop_sub_policy`"],
+    ),
+    (
+        "{name: p, type: drop, drop: {drop_sub_policy: []}}",
+        &["`p`", "drop.drop_sub_policy", "is empty"],
+    ),
+    (
+        "{name: p, type: drop, drop: {drop_sub_policy: [{name: x, type: boolean_attribute, string_attribute: {key: k, value: true}}]}}",
+        &["`x`", "unknown field `value`"],
+    ),
+    (
+        "{name: p, type: not, not: {not_sub_policy: {name: q, type: drop, drop: {drop_sub_policy: [{type: always_sample}]}}}}",
+        &["`p/q`", "`drop` cannot be a sub-policy of `not`"],
+    ),
+    (
+        "{name: p, type: boolean_attribute, boolean_attribute: {key: k}}",
+        &["`p`", "missing field `value`"],
+    ),
+    (
+        "{name: p, type: span_count, span_count: {min_spans: 3, max_spans: 2}}",
+        &["`p`", "`span_count`", "nothing matches"],
+    ),
+    (
+        "{name: p, type: trace_flags, trace_flags: {flag: 1}}",
+        &["`p`", "`flag`"],
+    ),
+    (
+        "{name: p, type: ottl_condition, ottl_condition: {span: [], spanevent: []}}",
+        &["`p`", "ottl_condition.span", "is empty"],
+    ),
+    (
+        "{name: p, type: ottl_condition, ottl_condition: {error_mode: ignored, span: [a]}}",
+        &["`p`", "ignored"],
+    ),
+    (
+        "{name: p, type: composite, composite: {max_total_spans_per_second: 10, policy_order: [a, b], composite_sub_policy: [{name: a, type: always_sample}]}}",
+        &["`p`", "composite.policy_order", "`b`"],
+    ),
+    (
+        "{name: p, type: composite, composite: {max_total_spans_per_second: 10, composite_sub_policy: [{name: a, type: always_sample}, {name: a, type: trace_flags}]}}",
+        &["`p/a`", "twice"],
     ),
     (
         "{name: p, type: always_sample}, {name: p, type: always_sample}",
@@ -206,16 +264,14 @@ fn no_policy_at_all_is_an_error() {
 }
 
 #[test]
-fn top_level_keys_that_are_not_built_are_errors_unless_at_their_default() {
-    for (key, value) in [
-        ("sampling_strategy", "span-ingest"),
-        ("block_on_overflow", "true"),
-        ("drop_pending_traces_on_shutdown", "true"),
-        ("num_shards", "4"),
-        ("tail_storage", "pebble_tail_storage"),
-    ] {
-        let yaml = format!("{{{key}: {value}, policies: [{{name: p, type: always_sample}}]}}");
-        check_error(&yaml, &[key, value, "not built yet"]);
+fn top_level_values_that_cannot_be_are_errors() {
+    check_error(
+        "{num_shards: 257, policies: [{name: p, type: always_sample}]}",
+        &["`num_shards`", "from 1 to 256"],
+    );
+    for compat in ["v0.139", "v0.162", "v1.144", "contrib"] {
+        let yaml = format!("{{compat: {compat}, policies: [{{name: p, type: always_sample}}]}}");
+        check_error(&yaml, &[compat, "`v0.140` to `v0.161`"]);
     }
     check_error(
         "{num_traces: 0, policies: [{name: p, type: always_sample}]}",
@@ -252,7 +308,7 @@ fn more_conditions_than_a_trace_has_bits_for_is_an_error() {
     load(&policies(sampler::ATOMS_MAX)).unwrap();
     check_error(
         &policies(sampler::ATOMS_MAX + 1),
-        &["`p125`", "125 distinct attribute conditions"],
+        &["`p125`", "125 distinct conditions"],
     );
 }
 

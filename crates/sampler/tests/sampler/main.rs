@@ -7,10 +7,16 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod allocation;
+mod any;
 mod bytes;
 mod cases;
+mod cases_of_policies;
 mod config;
+mod configs;
 mod conformance;
+mod conformance_more;
+mod findings;
 mod lifecycle;
 mod oracle;
 mod run;

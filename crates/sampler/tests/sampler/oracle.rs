@@ -1,196 +1,14 @@
 //! A slow evaluator over whole, decoded spans must agree with the folds over bytes.
 
 use proptest::prelude::*;
-use sampler::{
-    And, Config, Decision, Latency, Number, NumericAttribute, Policy, PolicyType, Probabilistic,
-    Sampler, StatusCodes, StringAttribute,
-};
+use sampler::{Composite, Config, Decision, Number, Policy, PolicyType, Sampler, StringAttribute};
 
+use crate::any::{CONDITIONS, PATTERNS, any_policies, any_spans};
 use crate::bytes::{Attributes, Span, Value};
-use crate::run::{MS, Run, T0};
-
-/// A pattern and what it means, written as plain code.
-type Pattern = (&'static str, fn(&str) -> bool);
-
-const PATTERNS: [Pattern; 4] = [
-    ("^a", |text| text.starts_with('a')),
-    ("b$", |text| text.ends_with('b')),
-    ("a.*b", |text| {
-        text.split_once('a')
-            .is_some_and(|(_, rest)| rest.contains('b'))
-    }),
-    ("^[0-9]+$", |text| {
-        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
-    }),
-];
-
-fn any_key() -> impl Strategy<Value = String> {
-    prop::sample::select(vec!["k", "key", "kex", "a.much.longer.attribute.key"])
-        .prop_map(str::to_owned)
-}
-
-fn any_text() -> impl Strategy<Value = String> {
-    prop::sample::select(vec!["", "a", "b", "ab", "ba", "42", "\u{e9}a"]).prop_map(str::to_owned)
-}
-
-fn any_number() -> impl Strategy<Value = Number> {
-    prop_oneof![
-        (-3_i64..4).prop_map(Number::Int),
-        (-7_i32..8).prop_map(|half| Number::Double(f64::from(half) / 2.0)),
-        Just(Number::Int(i64::MAX)),
-    ]
-}
-
-fn any_value() -> impl Strategy<Value = Value> {
-    prop_oneof![
-        any_text().prop_map(Value::Str),
-        any_number().prop_map(|number| match number {
-            Number::Int(int) => Value::Int(int),
-            Number::Double(double) => Value::Double(double),
-        }),
-        any::<bool>().prop_map(Value::Bool),
-        Just(Value::Double(f64::NAN)),
-    ]
-}
-
-fn any_attributes() -> impl Strategy<Value = Attributes> {
-    prop::collection::vec((any_key(), any_value()), 0..4)
-}
-
-/// Attributes of span and resource, start and duration in ms, status.
-type Parts = (Attributes, Attributes, u64, u64, u8);
-
-fn any_spans() -> impl Strategy<Value = Vec<Span>> {
-    let parts = (
-        any_attributes(),
-        any_attributes(),
-        0_u64..20,
-        0_u64..20,
-        0_u8..3,
-    );
-    prop::collection::vec(parts, 1..6).prop_map(|spans| {
-        spans
-            .into_iter()
-            .zip(1..)
-            .map(|(parts, number)| span(parts, number))
-            .collect()
-    })
-}
-
-fn span((attributes, resource, start_ms, dur_ms, status): Parts, number: u64) -> Span {
-    Span {
-        trace: 1,
-        span_id: number,
-        parent: number / 2,
-        start_unix_nano: T0 + start_ms * MS,
-        end_unix_nano: T0 + (start_ms + dur_ms) * MS + MS / 2,
-        status,
-        attributes,
-        resource,
-        ..Span::default()
-    }
-}
-
-fn any_simple_policy() -> impl Strategy<Value = PolicyType> {
-    prop_oneof![
-        (0_i64..30, prop_oneof![Just(0_i64), 30_i64..40]).prop_map(
-            |(threshold_ms, upper_threshold_ms)| {
-                PolicyType::Latency(Latency {
-                    threshold_ms,
-                    upper_threshold_ms,
-                })
-            }
-        ),
-        (any_key(), any_number(), any_number(), 0..3, any::<bool>()).prop_filter_map(
-            "empty range",
-            |(key, min, max, bounds, invert_match)| {
-                let min_value = (bounds != 0).then_some(min);
-                let max_value = (bounds != 1).then_some(max);
-                if bounds == 2 && min.compare(max)?.is_gt() {
-                    return None;
-                }
-                let numeric = NumericAttribute {
-                    key,
-                    min_value,
-                    max_value,
-                    invert_match,
-                };
-                Some(PolicyType::NumericAttribute(numeric))
-            }
-        ),
-        prop::sample::subsequence(vec!["OK", "ERROR", "UNSET"], 1..3).prop_map(|codes| {
-            let status_codes = codes.into_iter().map(str::to_owned).collect();
-            PolicyType::StatusCode(StatusCodes { status_codes })
-        }),
-        (
-            any_key(),
-            prop::collection::vec(any_text(), 0..3),
-            any::<bool>()
-        )
-            .prop_map(|(key, values, invert_match)| string_policy(
-                key,
-                values,
-                false,
-                invert_match
-            )),
-        (
-            any_key(),
-            prop::sample::subsequence((0..PATTERNS.len()).collect::<Vec<_>>(), 0..3),
-            any::<bool>()
-        )
-            .prop_map(|(key, patterns, invert_match)| {
-                let values = patterns
-                    .into_iter()
-                    .map(|idx| PATTERNS[idx].0.to_owned())
-                    .collect();
-                string_policy(key, values, true, invert_match)
-            }),
-        prop::sample::select(vec![0.0, 30.0, 100.0]).prop_map(|sampling_percentage| {
-            PolicyType::Probabilistic(Probabilistic {
-                sampling_percentage,
-                hash_salt: String::new(),
-            })
-        }),
-    ]
-}
-
-fn string_policy(
-    key: String,
-    values: Vec<String>,
-    enabled_regex_matching: bool,
-    invert_match: bool,
-) -> PolicyType {
-    PolicyType::StringAttribute(StringAttribute {
-        key,
-        values,
-        enabled_regex_matching,
-        cache_max_size: 0,
-        invert_match,
-    })
-}
-
-fn any_policies() -> impl Strategy<Value = Vec<Policy>> {
-    let and = prop::collection::vec(any_simple_policy(), 1..4).prop_map(|subs| {
-        let sub = |policy_type| Policy {
-            name: String::new(),
-            policy_type,
-        };
-        PolicyType::And(And {
-            and_sub_policy: subs.into_iter().map(sub).collect(),
-        })
-    });
-    let policy = prop_oneof![6 => any_simple_policy(), 2 => and];
-    prop::collection::vec(policy, 1..6).prop_map(|types| {
-        let name = |(policy_type, number): (_, usize)| Policy {
-            name: format!("p{number}"),
-            policy_type,
-        };
-        types.into_iter().zip(0..).map(name).collect()
-    })
-}
+use crate::run::{MS, Run};
 
 /// Of repeated keys the last counts.
-fn last<'a>(attributes: &'a Attributes, key: &str) -> Option<&'a Value> {
+pub(crate) fn last<'a>(attributes: &'a Attributes, key: &str) -> Option<&'a Value> {
     attributes
         .iter()
         .rev()
@@ -245,27 +63,109 @@ fn votes_sampled(policy: &PolicyType, spans: &[Span]) -> bool {
             let code = ["UNSET", "OK", "ERROR"][usize::from(span.status)];
             codes.status_codes.iter().any(|name| name == code)
         }),
-        PolicyType::StringAttribute(string) => {
-            let matches_one = |text: &str, value: &String| {
-                if !string.enabled_regex_matching {
-                    return text == value;
-                }
-                PATTERNS
-                    .iter()
-                    .any(|(pattern, matches)| pattern == value && matches(text))
-            };
-            let matches = |value: &Value| match value {
-                Value::Str(text) if !text.is_empty() => {
-                    string.values.iter().any(|value| matches_one(text, value))
-                }
-                _ => false,
-            };
-            any_attribute(spans, &string.key, matches) != string.invert_match
-        }
-        PolicyType::And(and) => and
-            .and_sub_policy
+        PolicyType::StringAttribute(string) => string_matches(string, spans),
+        PolicyType::And(_) | PolicyType::Drop(_) => policy
+            .sub_policies()
             .iter()
             .all(|sub| votes_sampled(&sub.policy_type, spans)),
+        PolicyType::Not(not) => !votes_sampled(&not.not_sub_policy.policy_type, spans),
+        PolicyType::BooleanAttribute(_)
+        | PolicyType::TraceState(_)
+        | PolicyType::TraceFlags
+        | PolicyType::SpanCount(_)
+        | PolicyType::RateLimiting(_)
+        | PolicyType::BytesLimiting(_)
+        | PolicyType::OttlCondition(_)
+        | PolicyType::Composite(_) => others_vote_sampled(policy, spans),
+    }
+}
+
+fn string_matches(string: &StringAttribute, spans: &[Span]) -> bool {
+    let matches_one = |text: &str, value: &String| {
+        if !string.enabled_regex_matching {
+            return text == value;
+        }
+        PATTERNS
+            .iter()
+            .any(|(pattern, matches)| pattern == value && matches(text))
+    };
+    let matches = |value: &Value| match value {
+        Value::Str(text) if !text.is_empty() => {
+            string.values.iter().any(|value| matches_one(text, value))
+        }
+        _ => false,
+    };
+    any_attribute(spans, &string.key, matches) != string.invert_match
+}
+
+fn others_vote_sampled(policy: &PolicyType, spans: &[Span]) -> bool {
+    match policy {
+        PolicyType::BooleanAttribute(boolean) => {
+            let matches = |value: &Value| *value == Value::Bool(boolean.value);
+            any_attribute(spans, &boolean.key, matches) != boolean.invert_match
+        }
+        PolicyType::TraceState(config) => spans.iter().any(|span| {
+            let has = |value: &String| match span.trace_state.as_str() {
+                "t=a" => value == "a",
+                "t=b,u=a" => value == "b",
+                _ => false,
+            };
+            config.values.iter().any(has)
+        }),
+        PolicyType::TraceFlags => spans.iter().any(|span| span.flags & 1 == 1),
+        PolicyType::SpanCount(count) => {
+            let n_spans = spans.len() as u32;
+            n_spans >= count.min_spans && (count.max_spans == 0 || n_spans <= count.max_spans)
+        }
+        // The only trace there is finds a full bucket.
+        PolicyType::RateLimiting(limit) => spans.len() as u64 <= 2 * limit.spans_per_second,
+        PolicyType::BytesLimiting(limit) => {
+            let n_bytes: usize = spans.iter().map(|span| span.encode().len()).sum();
+            n_bytes as u64 <= limit.burst_capacity
+        }
+        PolicyType::OttlCondition(ottl) => spans.iter().any(|span| {
+            let holds = |condition: &String| {
+                CONDITIONS
+                    .iter()
+                    .any(|(text, holds)| text == condition && holds(span))
+            };
+            ottl.span.iter().any(holds)
+        }),
+        PolicyType::Composite(composite) => composite_has_room(composite, spans),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn composite_has_room(composite: &Composite, spans: &[Span]) -> bool {
+    let [first, second] = composite.composite_sub_policy.as_slice() else {
+        return false;
+    };
+    let percent = match composite.rate_allocation[0].percent {
+        0 => 50,
+        percent => percent,
+    };
+    let room = if votes_sampled(&second.policy_type, spans) {
+        2
+    } else if votes_sampled(&first.policy_type, spans) {
+        4 * percent / 100
+    } else {
+        return false;
+    };
+    spans.len() as u64 <= room
+}
+
+/// The decision, and the number of the policy that is credited.
+fn judge(policies: &[Policy], spans: &[Span]) -> (Decision, Option<usize>) {
+    let first = |is_drop: bool| {
+        policies.iter().position(|policy| {
+            matches!(policy.policy_type, PolicyType::Drop(_)) == is_drop
+                && votes_sampled(&policy.policy_type, spans)
+        })
+    };
+    match (first(true), first(false)) {
+        (dropped @ Some(_), _) => (Decision::Dropped, dropped),
+        (None, sampled @ Some(_)) => (Decision::Sampled, sampled),
+        (None, None) => (Decision::NotSampled, None),
     }
 }
 
@@ -286,7 +186,7 @@ proptest! {
         id[..15].copy_from_slice(&trace_id);
         let spans: Vec<Span> =
             spans.into_iter().map(|span| Span { trace_id: Some(id), ..span }).collect();
-        let want = policies.iter().position(|policy| votes_sampled(&policy.policy_type, &spans));
+        let (decision, want) = judge(&policies, &spans);
         let config = Config {
             policies: policies.clone(),
             sample_on_first_match: is_first_match,
@@ -304,8 +204,9 @@ proptest! {
             let decided = &run.decided[0];
             let credited = decided.policy.map(|policy| run.sampler.policy_name(policy).to_owned());
             prop_assert_eq!(credited, want.map(|idx| format!("p{idx}")));
-            prop_assert_eq!(decided.decision == Decision::Sampled, want.is_some());
-            prop_assert_eq!(decided.adjusted_count.is_some(), want.is_some());
+            prop_assert_eq!(decided.decision, decision);
+            prop_assert!(decided.adjusted_count.is_none() || decision == Decision::Sampled);
+            prop_assert!(decided.adjusted_count.is_none_or(|count| count >= 1.0));
             prop_assert_eq!(decided.spans.len(), spans.len());
         }
     }

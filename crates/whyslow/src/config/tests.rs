@@ -276,13 +276,13 @@ fn what_is_not_built_or_not_there_is_said() {
 }
 
 #[test]
-fn a_policy_that_is_not_built_is_refused_when_the_file_is_loaded() {
+fn a_policy_that_cannot_be_compiled_is_refused_when_the_file_is_loaded() {
     let yaml = format!(
-        "processors: {{tail_sampling: {{policies: [{{name: limit, type: rate_limiting, rate_limiting: {{spans_per_second: 35}}}}]}}}}{REST}"
+        "processors: {{tail_sampling: {{policies: [{{name: limit, type: ottl_condition, ottl_condition: {{span: ['SHA256(name) == nil']}}}}]}}}}{REST}"
     );
     let message = refused(&yaml);
     assert!(
-        message.contains("rate_limiting") && message.contains("limit"),
+        message.contains("SHA256") && message.contains("limit"),
         "{message}"
     );
 }

@@ -191,6 +191,7 @@ fn loss_flag(trigger: Trigger) -> Option<LossFlag> {
         Trigger::TooLarge => Some(LossFlag::TooLarge),
         Trigger::RootEnded
         | Trigger::Waited
+        | Trigger::Matched
         | Trigger::Shutdown
         | Trigger::Late
         | Trigger::Linked => None,
