@@ -23,7 +23,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use otlp::{export::Signal, span::SpanSummary};
-use sampler::{Decided, Sampler};
+use sampler::{Decided, Sampler, SpanHandle};
 use tokio::sync::oneshot;
 use wal::{Disk, Position, RealDisk, SyncHandle, Wal};
 
@@ -127,6 +127,8 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     unrecorded: Vec<Decided>,
     /// Late spans for the next decision record.
     late: Vec<LateSpan>,
+    /// Copies of decided spans for the next decision record.
+    duplicates: Vec<SpanHandle>,
     /// The sampler has more to decide than one release takes.
     is_behind: bool,
     /// Of the next release.
@@ -175,6 +177,7 @@ impl<D: Disk> Ingest<D> {
             holds: Holds::default(),
             unrecorded: Vec::new(),
             late: Vec::new(),
+            duplicates: Vec::new(),
             is_behind: false,
             next_sequence: 1,
             last_decision: None,

@@ -1,8 +1,8 @@
 //! Counters and gauges of the gateway and of the sampler that it drives.
 //!
 //! Conservation: for traces, spans and bytes,
-//! `received + recovered = sampled + not sampled + dropped + late + pending`, where late spans belong to no
-//! new trace. [`Metrics::conservation`] gives the terms; it is exact while the ingest thread is idle, and
+//! `received + recovered = sampled + not sampled + dropped + late + duplicate + pending`, where late spans and
+//! copies belong to no new trace. [`Metrics::conservation`] gives the terms; it is exact while the ingest thread is idle, and
 //! off by at most the inputs at work otherwise. What was refused or rejected is outside of it: its sender
 //! was told.
 
@@ -91,6 +91,8 @@ pub struct Conservation {
     pub dropped: Amount,
     /// Came after the decision on their trace, which they follow.
     pub late: Amount,
+    /// Came more than once: copies of spans that stand elsewhere here.
+    pub duplicate: Amount,
     /// Undecided.
     pub pending: Amount,
 }
@@ -111,7 +113,8 @@ impl Conservation {
         fields.into_iter().all(|field| {
             let came = sum(field, &[&self.received, &self.recovered]);
             let decided = [&self.sampled, &self.not_sampled, &self.dropped];
-            let is = sum(field, &decided).saturating_add(sum(field, &[&self.late, &self.pending]));
+            let rest = [&self.late, &self.duplicate, &self.pending];
+            let is = sum(field, &decided).saturating_add(sum(field, &rest));
             came == is
         })
     }
@@ -164,6 +167,7 @@ pub struct Metrics {
     recovered: AmountCell,
     decided: [AmountCell; 3],
     late: [AmountCell; 3],
+    duplicate: AmountCell,
     pending: AmountCell,
     decided_traces: Mutex<BTreeMap<DecidedKey, u64>>,
     pub(crate) released_spans: AtomicU64,
@@ -197,6 +201,7 @@ impl Metrics {
             not_sampled,
             dropped,
             late,
+            duplicate: self.duplicate.amount(),
             pending: self.pending.amount(),
         }
     }
@@ -267,6 +272,15 @@ impl Metrics {
             n_traces: 0,
             n_spans: 1,
             n_bytes,
+        });
+    }
+
+    /// Counts a copy of a span that was there before.
+    pub(crate) fn count_duplicate(&self, n_bytes: usize) {
+        self.duplicate.add(Amount {
+            n_traces: 0,
+            n_spans: 1,
+            n_bytes: n_bytes as u64,
         });
     }
 

@@ -18,6 +18,8 @@
 //!             has_adjusted_count u8, adjusted_count f64
 //!           n_late u32              spans that came after the decision on their trace
 //!             trace_id [16], position u64, offset u32, decision u8, policy u16, is_request u8
+//!           n_duplicates u32        copies of spans of decided traces
+//!             position u64, offset u32
 //! ```
 //!
 //! A decision record is appended and flushed before its release is handed on, so a decision that anybody
@@ -25,7 +27,8 @@
 //! `decision_code` and `trigger_code`, apart from the order of the enums.
 //!
 //! Decided: a late span stands in the record by its handle, sampled or not. On replay the decision it
-//! followed may be gone with its segment, and without the handle it would start a trace of its own.
+//! followed may be gone with its segment, and without the handle it would start a trace of its own. The same
+//! holds for a copy of a span of a decided trace.
 
 use std::{sync::Arc, time::Duration};
 
@@ -92,6 +95,8 @@ pub(crate) struct DecisionRecord {
     pub(crate) decided_unix_nano: u64,
     pub(crate) traces: Vec<DecidedTrace>,
     pub(crate) late: Vec<LateSpan>,
+    /// Copies of spans that were decided before, or came late before.
+    pub(crate) duplicates: Vec<SpanHandle>,
 }
 
 /// The decision on one trace.
@@ -198,6 +203,11 @@ impl DecisionRecord {
             out.extend(policy_idx(&late.policy).unwrap_or(NO_POLICY).to_le_bytes());
             out.push(u8::from(late.is_request));
         }
+        out.extend(count(self.duplicates.len()));
+        for handle in &self.duplicates {
+            out.extend(handle.position.to_le_bytes());
+            out.extend(handle.offset.to_le_bytes());
+        }
     }
 
     fn read(mut reader: Reader<'_>) -> Result<DecisionRecord, &'static str> {
@@ -237,9 +247,7 @@ impl DecisionRecord {
         }
         for _ in 0..u32::from_le_bytes(reader.array()?) {
             let trace_id = reader.trace_id()?;
-            let position = u64::from_le_bytes(reader.array()?);
-            let offset = u32::from_le_bytes(reader.array()?);
-            let handle = SpanHandle { position, offset };
+            let handle = reader.handle()?;
             let decision = decision(reader.u8()?)?;
             let policy = policy(u16::from_le_bytes(reader.array()?));
             let is_request = reader.u8()? != 0;
@@ -250,6 +258,9 @@ impl DecisionRecord {
                 policy,
                 is_request,
             });
+        }
+        for _ in 0..u32::from_le_bytes(reader.array()?) {
+            record.duplicates.push(reader.handle()?);
         }
         if reader.bytes.is_empty() {
             Ok(record)
@@ -326,6 +337,12 @@ impl<'a> Reader<'a> {
 
     fn u8(&mut self) -> Result<u8, &'static str> {
         self.array().map(|[byte]| byte)
+    }
+
+    fn handle(&mut self) -> Result<SpanHandle, &'static str> {
+        let position = u64::from_le_bytes(self.array()?);
+        let offset = u32::from_le_bytes(self.array()?);
+        Ok(SpanHandle { position, offset })
     }
 
     fn trace_id(&mut self) -> Result<TraceId, &'static str> {

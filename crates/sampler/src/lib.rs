@@ -33,6 +33,7 @@ mod number;
 mod pending;
 mod policy;
 mod probability;
+mod recent;
 mod sampler;
 mod services;
 mod spans;
@@ -43,6 +44,7 @@ pub use crate::atoms::ATOMS_MAX;
 pub use crate::config::{CACHE_SIZE_MAX, Config, DecisionCache, NUM_TRACES_MAX, SamplingStrategy};
 pub use crate::decision::{
     Decided, Decision, Observed, PolicyIndex, RecordedDecision, SpanHandle, TraceSummary, Trigger,
+    Version,
 };
 pub use crate::error::{Error, Result, ValueProblem};
 pub use crate::number::Number;

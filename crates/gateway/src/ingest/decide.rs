@@ -14,7 +14,7 @@ use crate::{
 /// Traces of one release. Bounds the work between two inputs and what a release holds in memory.
 const TRACES_PER_RELEASE_MAX: usize = 4096;
 
-/// Late spans of one release; with the traces above, a decision record stays under 3 MiB.
+/// Late spans of one release, and copies; with the traces above, a decision record stays under 4 MiB.
 pub(super) const LATE_PER_RELEASE_MAX: usize = 65_536;
 
 impl<D: Disk> Ingest<D> {
@@ -30,7 +30,8 @@ impl<D: Disk> Ingest<D> {
                 .tick(now_unix_nano, TRACES_PER_RELEASE_MAX, &mut self.unrecorded);
         }
         let is_full = self.unrecorded.len() >= TRACES_PER_RELEASE_MAX
-            || self.late.len() > LATE_PER_RELEASE_MAX;
+            || self.late.len() > LATE_PER_RELEASE_MAX
+            || self.duplicates.len() > LATE_PER_RELEASE_MAX;
         self.is_behind = self.record_next(now_unix_nano, effects) && is_full;
     }
 
@@ -43,7 +44,8 @@ impl<D: Disk> Ingest<D> {
     fn record_next(&mut self, now_unix_nano: u64, effects: &mut Effects<'_, D>) -> bool {
         let n_traces = self.unrecorded.len().min(TRACES_PER_RELEASE_MAX);
         let n_late = self.late.len().min(LATE_PER_RELEASE_MAX);
-        if n_traces == 0 && n_late == 0 {
+        let n_duplicates = self.duplicates.len().min(LATE_PER_RELEASE_MAX);
+        if n_traces == 0 && n_late == 0 && n_duplicates == 0 {
             return false;
         }
         let mut traces = Vec::with_capacity(n_traces);
@@ -63,6 +65,7 @@ impl<D: Disk> Ingest<D> {
             decided_unix_nano: now_unix_nano,
             traces,
             late,
+            duplicates: self.duplicates.iter().take(n_duplicates).copied().collect(),
         };
         let mut bytes = Vec::new();
         record.write(&mut bytes);
@@ -80,6 +83,7 @@ impl<D: Disk> Ingest<D> {
                 self.last_decision = Some(position);
                 let decided: Vec<Decided> = self.unrecorded.drain(..n_traces).collect();
                 let late: Vec<LateSpan> = self.late.drain(..n_late).collect();
+                self.duplicates.drain(..n_duplicates);
                 for decided in &decided {
                     let policy = self.names.policy(&self.sampler, decided.policy);
                     self.metrics.count_decided(decided, policy);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use otlp::{export::Signal, span::SpanSummary};
 use rustc_hash::FxBuildHasher;
-use sampler::{Observed, ResourceFacts, SpanHandle};
+use sampler::{Observed, ResourceFacts, SpanHandle, Version};
 use wal::{Disk, Position};
 
 use crate::{
@@ -14,37 +14,39 @@ use crate::{
     record::LateSpan,
 };
 
-/// Handles of late spans that decision records of the log name.
-pub(super) type LateHandles = HashSet<SpanHandle, FxBuildHasher>;
+/// Spans that decision records of the log name by their handles: a replay does not observe them.
+#[derive(Debug, Default)]
+pub(super) struct Recorded {
+    /// They followed a decision and hold their segment.
+    pub(super) late: HashSet<SpanHandle, FxBuildHasher>,
+    /// Copies of spans that had been decided; they hold nothing.
+    pub(super) duplicates: HashSet<SpanHandle, FxBuildHasher>,
+}
 
 /// What indexing an export has found.
 #[derive(Default)]
 pub(super) struct Indexed {
-    /// Spans that hold their segment.
+    /// Spans observed.
     pub(super) n_spans: u64,
-    /// Bytes of the observed ones.
+    /// Their bytes.
     pub(super) n_bytes: u64,
+    /// Spans that hold their segment.
+    n_held: u64,
 }
 
 impl<D: Disk> Ingest<D> {
-    /// Observes the spans of an export at the time it was received. On replay, `recorded_late` names spans
-    /// that a decision record takes by handle: they hold their segment and are not observed.
+    /// Observes the spans of an export at the time it was received. On replay, `recorded` names spans
+    /// that a decision record takes by handle.
     pub(super) fn index(
         &mut self,
         position: Position,
         received_unix_nano: u64,
         body: &[u8],
-        recorded_late: Option<&LateHandles>,
+        recorded: Option<&Recorded>,
     ) -> Indexed {
         let mut indexed = Indexed::default();
-        let result = self.observe_all(
-            position,
-            received_unix_nano,
-            body,
-            recorded_late,
-            &mut indexed,
-        );
-        self.holds.add(position.segment(), indexed.n_spans);
+        let result = self.observe_all(position, received_unix_nano, body, recorded, &mut indexed);
+        self.holds.add(position.segment(), indexed.n_held);
         if let Err(error) = result {
             // The same bytes passed the check, so this is our fault, not the sender's.
             tracing::error!(
@@ -62,7 +64,7 @@ impl<D: Disk> Ingest<D> {
         position: Position,
         received_unix_nano: u64,
         body: &[u8],
-        recorded_late: Option<&LateHandles>,
+        recorded: Option<&Recorded>,
         indexed: &mut Indexed,
     ) -> Result<()> {
         let unreadable = |source| Error::Export { position, source };
@@ -83,11 +85,17 @@ impl<D: Disk> Ingest<D> {
                 position: position.as_u64(),
                 offset: at.offset,
             };
-            if recorded_late.is_some_and(|late| late.contains(&handle)) {
-                indexed.n_spans = indexed.n_spans.saturating_add(1);
-                continue;
-            }
             let summary = SpanSummary::read(at.span).map_err(unreadable)?;
+            if let Some(recorded) = recorded {
+                if recorded.duplicates.contains(&handle) {
+                    continue;
+                }
+                if recorded.late.contains(&handle) {
+                    self.sampler.recall_late(&summary);
+                    indexed.n_held = indexed.n_held.saturating_add(1);
+                    continue;
+                }
+            }
             let is_request = (self.settings.is_request)(&summary, at.scope, at.span);
             let observed = self.sampler.observe(
                 &facts,
@@ -99,9 +107,19 @@ impl<D: Disk> Ingest<D> {
             );
             indexed.n_spans = indexed.n_spans.saturating_add(1);
             indexed.n_bytes = indexed.n_bytes.saturating_add(at.span.len() as u64);
+            indexed.n_held = indexed.n_held.saturating_add(1);
             match observed {
                 Observed::Pending => {}
                 Observed::Overflow => self.is_behind = true,
+                Observed::Duplicate(version) => {
+                    // A replay counts what is pending, not what was received.
+                    if recorded.is_none() {
+                        self.metrics.count_duplicate(at.span.len());
+                    }
+                    if self.note_duplicate(version, handle) {
+                        indexed.n_held = indexed.n_held.saturating_sub(1);
+                    }
+                }
                 Observed::Late(decision, policy) => {
                     self.metrics.count_late(decision, at.span.len());
                     let policy = self.names.policy(&self.sampler, policy);
@@ -117,5 +135,21 @@ impl<D: Disk> Ingest<D> {
             }
         }
         Ok(())
+    }
+
+    /// Of two copies one holds its segment; does this one not?
+    fn note_duplicate(&mut self, version: Version, handle: SpanHandle) -> bool {
+        match version {
+            Version::First => true,
+            Version::Replaces(before) => {
+                let segment = Position::from_u64(before.position).segment();
+                self.holds.remove(&vec![(segment, 1)]);
+                false
+            }
+            Version::Decided => {
+                self.duplicates.push(handle);
+                true
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Replay: the log's records are fed again, before any listener opens.
 //!
-//! Two passes. The first collects the late spans that decision records name. The second observes every
+//! Two passes. The first collects the late spans and the copies that decision records name. The second observes every
 //! export at the time it was received, without ticking, and applies every recorded decision: what was
 //! decided is never decided again. A release that storage has not committed is handed on again under the
 //! same sequence; what stays undecided goes on as pending.
@@ -13,7 +13,7 @@ use wal::{Disk, Position};
 
 use crate::{
     error::{Error, Result},
-    ingest::{Effect, Effects, Ingest, index::LateHandles},
+    ingest::{Effect, Effects, Ingest, index::Recorded},
     metrics::Amount,
     record::{DecisionRecord, Record},
 };
@@ -29,7 +29,7 @@ impl<D: Disk> Ingest<D> {
         committed_through: i64,
         effects: &mut Effects<'_, D>,
     ) -> Result<()> {
-        let mut late = self.find_recorded_late()?;
+        let mut recorded = self.find_recorded()?;
         let mut records = self.wal.iter();
         while let Some((position, bytes)) = records.next_record().map_err(unreadable)? {
             match Record::read(bytes).map_err(|problem| Error::Record { position, problem })? {
@@ -38,11 +38,11 @@ impl<D: Disk> Ingest<D> {
                     received_unix_nano,
                     body,
                 } => {
-                    self.index(position, received_unix_nano, body, Some(&late));
+                    self.index(position, received_unix_nano, body, Some(&recorded));
                 }
                 Record::Export { .. } => {}
                 Record::Decision(record) => {
-                    self.replay(position, record, committed_through, &mut late, effects);
+                    self.replay(position, record, committed_through, &mut recorded, effects);
                 }
             }
         }
@@ -64,17 +64,20 @@ impl<D: Disk> Ingest<D> {
         Ok(())
     }
 
-    fn find_recorded_late(&self) -> Result<LateHandles> {
-        let mut late = LateHandles::default();
+    fn find_recorded(&self) -> Result<Recorded> {
+        let mut recorded = Recorded::default();
         let mut records = self.wal.iter();
         while let Some((position, bytes)) = records.next_record().map_err(unreadable)? {
             let record =
                 Record::read(bytes).map_err(|problem| Error::Record { position, problem })?;
             if let Record::Decision(record) = record {
-                late.extend(record.late.iter().map(|late| late.handle));
+                recorded
+                    .late
+                    .extend(record.late.iter().map(|late| late.handle));
+                recorded.duplicates.extend(record.duplicates);
             }
         }
-        Ok(late)
+        Ok(recorded)
     }
 
     /// Applies one recorded release.
@@ -83,7 +86,7 @@ impl<D: Disk> Ingest<D> {
         position: Position,
         record: DecisionRecord,
         committed_through: i64,
-        recorded_late: &mut LateHandles,
+        recorded: &mut Recorded,
         effects: &mut Effects<'_, D>,
     ) {
         let DecisionRecord {
@@ -91,6 +94,7 @@ impl<D: Disk> Ingest<D> {
             decided_unix_nano,
             traces,
             mut late,
+            duplicates: _,
         } = record;
         let mut decided = Vec::with_capacity(traces.len());
         for trace in &traces {
@@ -111,7 +115,7 @@ impl<D: Disk> Ingest<D> {
             .map_or(0, |segment| segment.number);
         late.retain(|late| {
             let is_kept = Position::from_u64(late.handle.position).segment() >= first_segment;
-            is_kept && recorded_late.remove(&late.handle)
+            is_kept && recorded.late.remove(&late.handle)
         });
         self.last_decision = Some(position);
         let plan = self.plan(sequence, decided_unix_nano, decided, late);

@@ -1,5 +1,6 @@
 //! The core on a simulated disk with given time.
 
 mod crash;
+mod duplicates;
 mod harness;
 mod route;

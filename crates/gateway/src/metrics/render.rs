@@ -125,6 +125,7 @@ impl Metrics {
             ("sampled", conservation.sampled),
             ("not_sampled", conservation.not_sampled),
             ("dropped", conservation.dropped),
+            ("duplicate", conservation.duplicate),
         ];
         for (unit, what, field) in UNITS {
             let name = format!("sampler_{unit}_total");

@@ -29,6 +29,10 @@ fn decision_record() -> DecisionRecord {
             trace(3, Some("latency")),
         ],
         late: vec![late],
+        duplicates: vec![SpanHandle {
+            position: 3,
+            offset: u32::MAX,
+        }],
     }
 }
 
@@ -40,7 +44,15 @@ fn written(record: &DecisionRecord) -> Vec<u8> {
 
 #[test]
 fn a_decision_reads_back_as_written() {
-    for record in [decision_record(), DecisionRecord::default()] {
+    let without_duplicates = DecisionRecord {
+        duplicates: Vec::new(),
+        ..decision_record()
+    };
+    for record in [
+        decision_record(),
+        without_duplicates,
+        DecisionRecord::default(),
+    ] {
         assert_eq!(
             Record::read(&written(&record)),
             Ok(Record::Decision(record))

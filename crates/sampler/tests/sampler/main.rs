@@ -11,6 +11,7 @@ mod bytes;
 mod cases;
 mod config;
 mod conformance;
+mod duplicates;
 mod lifecycle;
 mod oracle;
 mod run;

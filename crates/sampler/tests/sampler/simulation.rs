@@ -167,6 +167,7 @@ proptest! {
                         }
                         Observed::Pending => prop_assert!(!is_late && n_pending <= NUM_TRACES),
                         Observed::Overflow => prop_assert!(!is_late && n_pending > NUM_TRACES),
+                        Observed::Duplicate(version) => prop_assert!(false, "{:?}", version),
                     }
                 }
             }

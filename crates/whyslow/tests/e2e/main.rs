@@ -12,6 +12,8 @@
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod duplicates;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod kill;

@@ -38,6 +38,9 @@ fn scenario() -> Vec<Step> {
     steps.push(Step::Send(
         (1..=20).map(|trace| child(trace, 0x14, 0x10)).collect(),
     ));
+    // Some senders did not get their answer, before the decision and after it.
+    steps.insert(5, Step::Send(vec![root(1, 0x10), request(2, 0x12, 0x10)]));
+    steps.push(Step::Send(vec![root(1, 0x10), child(2, 0x14, 0x10)]));
     steps.push(Step::TickAfter(1));
     steps.push(Step::Commit(1));
     for trace in 21..=40 {
