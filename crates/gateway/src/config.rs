@@ -128,8 +128,13 @@ pub struct Intake {
     /// refused with a retryable answer. Default 536870912 (512 MiB), at least twice the largest message.
     pub bytes_in_flight_max: u64,
     /// Size of the log in bytes over which exports are refused with a retryable answer, until stored
-    /// traces give room. Default 10737418240 (10 GiB).
+    /// traces give room. Where undecided traces keep more than half of it, the oldest are decided early, with
+    /// the trigger `disk`. Default 10737418240 (10 GiB).
     pub log_bytes_max: u64,
+    /// Heap of undecided traces in bytes, about 256 per trace and 60 per span. Over it the oldest are
+    /// decided early, with the trigger `memory`; where that is not enough, exports are refused with a
+    /// retryable answer. Default 1073741824 (1 GiB).
+    pub pending_heap_bytes_max: u64,
     /// Decided spans that may wait for storage before exports are refused with a retryable answer.
     /// Default 4000000 (about 160 MB).
     pub release_backlog_spans_max: u64,
@@ -158,6 +163,7 @@ impl Default for Intake {
         Intake {
             bytes_in_flight_max: 512 << 20,
             log_bytes_max: 10 << 30,
+            pending_heap_bytes_max: 1 << 30,
             release_backlog_spans_max: 4_000_000,
             sync_interval: Duration::from_secs(1),
             body_timeout: Duration::from_secs(30),

@@ -208,6 +208,7 @@ fn replay(
         window: window(&config),
         sync_interval: config.intake.sync_interval,
         log_bytes_max: config.intake.log_bytes_max,
+        pending_heap_bytes_max: config.intake.pending_heap_bytes_max,
         release_backlog_spans_max: config.intake.release_backlog_spans_max,
         shutdown: config.intake.shutdown,
         is_request,

@@ -1,7 +1,7 @@
 //! Which segments of the log are still needed, and by how many spans.
 //!
 //! A span holds its segment from the moment it is indexed until the release that contains it is committed
-//! (or, for a span of an undecided trace, for as long as that takes). The first held segment is the
+//! (or, for a span of an undecided trace, for as long as that takes). The first segment that anything holds is the
 //! low-water mark: everything below it may be deleted.
 
 use std::collections::BTreeMap;
@@ -23,6 +23,13 @@ impl Holds {
         if n_spans > 0 {
             let held = self.n_spans_by_segment.entry(segment).or_default();
             *held = held.saturating_add(n_spans);
+        }
+    }
+
+    /// Holds segments for spans that held them elsewhere.
+    pub(crate) fn add_all(&mut self, counts: &SegmentCounts) {
+        for &(segment, n_spans) in counts {
+            self.add(segment, n_spans);
         }
     }
 

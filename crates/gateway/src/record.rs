@@ -299,6 +299,7 @@ fn trigger_code(trigger: Trigger) -> u8 {
         Trigger::Shutdown => 5,
         Trigger::Late => 6,
         Trigger::Linked => 7,
+        Trigger::Disk => 8,
     }
 }
 
@@ -311,6 +312,7 @@ fn trigger(code: u8) -> Result<Trigger, &'static str> {
         Trigger::Shutdown,
         Trigger::Late,
         Trigger::Linked,
+        Trigger::Disk,
     ];
     all.into_iter()
         .find(|trigger| trigger_code(*trigger) == code)

@@ -54,6 +54,7 @@ impl Core {
             },
             sync_interval: Duration::from_secs(1),
             log_bytes_max: u64::MAX,
+            pending_heap_bytes_max: u64::MAX,
             release_backlog_spans_max: u64::MAX,
             shutdown: Shutdown::Keep,
             is_request,

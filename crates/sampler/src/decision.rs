@@ -76,8 +76,10 @@ pub enum Trigger {
     Waited,
     /// It grew over `maximum_trace_size_bytes`.
     TooLarge,
-    /// There were more than `num_traces` undecided traces.
+    /// There were more than `num_traces` undecided traces, or they took too much memory.
     Memory,
+    /// Undecided spans kept too much of the disk.
+    Disk,
     /// The process stops.
     Shutdown,
     /// The trace had been decided, and spans arrived late.
@@ -95,6 +97,7 @@ impl Trigger {
             Self::Waited => "waited",
             Self::TooLarge => "too_large",
             Self::Memory => "memory",
+            Self::Disk => "disk",
             Self::Shutdown => "shutdown",
             Self::Late => "late",
             Self::Linked => "linked",

@@ -306,6 +306,15 @@ impl Sampler {
         }
     }
 
+    /// Decides the trace that is due next, early, for this reason; is there one?
+    pub fn decide_next(&mut self, trigger: Trigger, out: &mut Vec<Decided>) -> bool {
+        let Some(trace) = self.pending.take_next() else {
+            return false;
+        };
+        out.push(self.decide(trace, trigger));
+        true
+    }
+
     /// Recovery: decides a trace as it was decided before, with the spans observed so far.
     ///
     /// A trace that is not pending is only remembered: its spans were released before.

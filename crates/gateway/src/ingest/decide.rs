@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Traces of one release. Bounds the work between two inputs and what a release holds in memory.
-const TRACES_PER_RELEASE_MAX: usize = 4096;
+pub(super) const TRACES_PER_RELEASE_MAX: usize = 4096;
 
 /// Late spans of one release, and copies; with the traces above, a decision record stays under 4 MiB.
 pub(super) const LATE_PER_RELEASE_MAX: usize = 65_536;
@@ -28,6 +28,8 @@ impl<D: Disk> Ingest<D> {
         if self.unrecorded.is_empty() {
             self.sampler
                 .tick(now_unix_nano, TRACES_PER_RELEASE_MAX, &mut self.unrecorded);
+            self.hold_as_decided(0);
+            self.decide_early();
         }
         let is_full = self.unrecorded.len() >= TRACES_PER_RELEASE_MAX
             || self.late.len() > LATE_PER_RELEASE_MAX
@@ -142,9 +144,14 @@ impl<D: Disk> Ingest<D> {
         for span in plan.traces.iter().flat_map(|trace| &trace.spans) {
             counter.count(span.handle.position);
         }
-        for late in &plan.late {
-            counter.count(late.handle.position);
+        let mut late = SegmentCounter::default();
+        for span in &plan.late {
+            late.count(span.handle.position);
+            counter.count(span.handle.position);
         }
+        let late = late.into_counts();
+        self.pending.remove(&late);
+        self.decided.add_all(&late);
         let segments = counter.into_counts();
         self.uncommitted.push_back(Uncommitted {
             sequence: plan.sequence,

@@ -46,7 +46,7 @@ impl<D: Disk> Ingest<D> {
     ) -> Indexed {
         let mut indexed = Indexed::default();
         let result = self.observe_all(position, received_unix_nano, body, recorded, &mut indexed);
-        self.holds.add(position.segment(), indexed.n_held);
+        self.pending.add(position.segment(), indexed.n_held);
         if let Err(error) = result {
             // The same bytes passed the check, so this is our fault, not the sender's.
             tracing::error!(
@@ -143,8 +143,11 @@ impl<D: Disk> Ingest<D> {
             Version::First => true,
             Version::Replaces(before) => {
                 let segment = Position::from_u64(before.position).segment();
-                self.holds.remove(&vec![(segment, 1)]);
-                false
+                let is_same = segment == Position::from_u64(handle.position).segment();
+                if !is_same {
+                    self.pending.remove(&vec![(segment, 1)]);
+                }
+                is_same
             }
             Version::Decided => {
                 self.duplicates.push(handle);

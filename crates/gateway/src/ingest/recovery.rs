@@ -13,7 +13,7 @@ use wal::{Disk, Position};
 
 use crate::{
     error::{Error, Result},
-    ingest::{Effect, Effects, Ingest, index::Recorded},
+    ingest::{Effect, Effects, Ingest, index::Recorded, pressure},
     metrics::Amount,
     record::{DecisionRecord, Record},
 };
@@ -107,6 +107,9 @@ impl<D: Disk> Ingest<D> {
             };
             self.sampler.apply(&recorded, &mut decided);
         }
+        let counts = pressure::count(&decided).into_counts();
+        self.pending.remove(&counts);
+        self.decided.add_all(&counts);
         // Those whose segment was deleted hold nothing and were committed.
         let first_segment = self
             .wal

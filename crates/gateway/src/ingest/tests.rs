@@ -3,4 +3,5 @@
 mod crash;
 mod duplicates;
 mod harness;
+mod pressure;
 mod route;

@@ -129,6 +129,7 @@ pub(super) struct Setup {
     pub(super) sync_interval: Duration,
     pub(super) shutdown: Shutdown,
     pub(super) log_bytes_max: u64,
+    pub(super) pending_heap_bytes_max: u64,
 }
 
 impl Default for Setup {
@@ -139,6 +140,7 @@ impl Default for Setup {
             sync_interval: Duration::from_secs(1),
             shutdown: Shutdown::Keep,
             log_bytes_max: u64::MAX,
+            pending_heap_bytes_max: u64::MAX,
         }
     }
 }
@@ -183,6 +185,7 @@ impl Sim {
             },
             sync_interval: setup.sync_interval,
             log_bytes_max: setup.log_bytes_max,
+            pending_heap_bytes_max: setup.pending_heap_bytes_max,
             release_backlog_spans_max: u64::MAX,
             shutdown: setup.shutdown,
             is_request,
