@@ -7,11 +7,13 @@
 //! 2. A tick decides what is due. The decision record is appended, and synced on another thread, before the
 //!    release is handed on: a decision that anybody has seen is the decision after a crash, and after a
 //!    power failure tables never hold a release that the log has forgotten and would decide again.
-//! 3. Every span holds its segment until its release is committed; then whole segments are deleted.
+//! 3. Every span holds its segment until its release is committed; then whole segments are deleted. Undecided spans
+//!    that keep a segment almost alone are carried forward.
 //!
 //! Every input but a request settles the group first, so that the order of observations and decisions is the
 //! order of their records in the log, and a replay (`recovery`) decides what was decided.
 
+mod carry;
 mod check;
 mod decide;
 mod index;
@@ -41,7 +43,7 @@ use crate::{
     status::Refusal,
 };
 
-use self::{log::refusal, names::Names, pressure::Reminder};
+use self::{carry::Carrying, index::Source, log::refusal, names::Names, pressure::Reminder};
 
 /// Says whether a span describes a request to an engine, from its summary, scope and span bytes.
 pub type IsRequest = fn(&SpanSummary<'_>, scope: &[u8], span: &[u8]) -> bool;
@@ -146,6 +148,9 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     unsynced: VecDeque<(Position, Plan)>,
     /// Recorded, not committed; in order.
     uncommitted: VecDeque<Uncommitted>,
+    /// Carried forward, and still held at their old places; in order.
+    carrying: VecDeque<Carrying>,
+    carrying_holds: Holds,
     sync: SyncState,
     /// Of the last input.
     now_unix_nano: u64,
@@ -195,6 +200,8 @@ impl<D: Disk> Ingest<D> {
             last_decision: None,
             unsynced: VecDeque::new(),
             uncommitted: VecDeque::new(),
+            carrying: VecDeque::new(),
+            carrying_holds: Holds::default(),
             sync: SyncState::default(),
             now_unix_nano: 0,
             full_warning: Reminder::default(),
@@ -211,6 +218,7 @@ impl<D: Disk> Ingest<D> {
             Input::Tick => {
                 self.settle(effects);
                 self.decide(now_unix_nano, effects);
+                self.carry_if_due();
                 self.sync_if_due(now_unix_nano, effects);
                 self.delete_committed();
                 self.refresh();
@@ -275,7 +283,7 @@ impl<D: Disk> Ingest<D> {
         for (position, signal, received_unix_nano, body, n_items, permit) in appended {
             match signal {
                 Signal::Traces => {
-                    let indexed = self.index(position, received_unix_nano, &body, None);
+                    let indexed = self.index(position, received_unix_nano, &body, Source::Sender);
                     received.n_spans = received.n_spans.saturating_add(indexed.n_spans);
                     received.n_bytes = received.n_bytes.saturating_add(indexed.n_bytes);
                 }

@@ -176,6 +176,7 @@ pub struct Metrics {
     pub(crate) committed_sequence: AtomicU64,
     pub(crate) log_bytes: AtomicU64,
     pub(crate) segments_deleted: AtomicU64,
+    pub(crate) spans_carried: AtomicU64,
     pub(crate) sampler_heap_bytes: AtomicU64,
     is_unhealthy: AtomicU64,
 }

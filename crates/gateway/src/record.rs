@@ -8,6 +8,13 @@
 //!           received_unix_nano u64
 //!           body: the protobuf export request as it arrived, uncompressed, to the end of the record
 //!
+//! carried   kind u8 (5)             undecided spans of an older record, which may be deleted with its segment
+//!           received_unix_nano u64  as there
+//!           body: a protobuf export request of these spans, to the end of the record
+//!
+//! sequence  kind u8 (6)             nothing new: the decision record that held it may be deleted
+//!           sequence i64            the last release sequence
+//!
 //! decision  kind u8 (4)
 //!           sequence i64            release sequence: from 1, without gaps
 //!           decided_unix_nano u64
@@ -42,6 +49,8 @@ use sampler::{Decision, SpanHandle, Trigger};
 pub(crate) const EXPORT_HEADER_BYTES: usize = 9;
 
 const KIND_DECISION: u8 = 4;
+const KIND_CARRIED: u8 = 5;
+const KIND_SEQUENCE: u8 = 6;
 const NO_POLICY: u16 = u16::MAX;
 
 /// Which span times are accepted, relative to the time of receipt; so a replay accepts what was accepted.
@@ -73,6 +82,21 @@ pub(crate) fn export_header(signal: Signal, received_unix_nano: u64) -> [u8; EXP
         Signal::Metrics => 2,
         Signal::Logs => 3,
     };
+    header(kind, received_unix_nano)
+}
+
+/// The first bytes of a record of carried spans; as many as of an export's.
+pub(crate) fn carried_header(received_unix_nano: u64) -> [u8; EXPORT_HEADER_BYTES] {
+    header(KIND_CARRIED, received_unix_nano)
+}
+
+/// A whole record of the last release sequence.
+pub(crate) fn sequence_record(sequence: i64) -> [u8; EXPORT_HEADER_BYTES] {
+    let [a, b, c, d, e, f, g, h] = sequence.to_le_bytes();
+    [KIND_SEQUENCE, a, b, c, d, e, f, g, h]
+}
+
+fn header(kind: u8, received_unix_nano: u64) -> [u8; EXPORT_HEADER_BYTES] {
     let [a, b, c, d, e, f, g, h] = received_unix_nano.to_le_bytes();
     [kind, a, b, c, d, e, f, g, h]
 }
@@ -86,6 +110,13 @@ pub(crate) enum Record<'a> {
         body: &'a [u8],
     },
     Decision(DecisionRecord),
+    /// Spans that stand in an older record too, if that is still there.
+    Carried {
+        received_unix_nano: u64,
+        body: &'a [u8],
+    },
+    /// The last release sequence.
+    Sequence(i64),
 }
 
 /// What one release decided.
@@ -135,6 +166,21 @@ impl<'a> Record<'a> {
             2 => Signal::Metrics,
             3 => Signal::Logs,
             KIND_DECISION => return DecisionRecord::read(reader).map(Record::Decision),
+            KIND_CARRIED => {
+                let received_unix_nano = u64::from_le_bytes(reader.array()?);
+                let body = reader.bytes;
+                return Ok(Record::Carried {
+                    received_unix_nano,
+                    body,
+                });
+            }
+            KIND_SEQUENCE => {
+                let sequence = i64::from_le_bytes(reader.array()?);
+                return match reader.bytes {
+                    [] => Ok(Record::Sequence(sequence)),
+                    _ => Err("has bytes after its end"),
+                };
+            }
             _ => return Err("is of an unknown kind"),
         };
         let received_unix_nano = u64::from_le_bytes(reader.array()?);

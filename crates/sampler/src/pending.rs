@@ -253,6 +253,11 @@ impl PendingTraces {
         &mut self.traces[slot]
     }
 
+    /// All undecided traces, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Trace> {
+        self.by_id.values().map(|slot| &self.traces[*slot])
+    }
+
     /// A trace, and the hash of span ids.
     pub(crate) fn trace_and_hash(&mut self, slot: Slot) -> (&mut Trace, &KeyedState) {
         (&mut self.traces[slot], self.by_id.hasher())

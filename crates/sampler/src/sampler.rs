@@ -174,6 +174,47 @@ impl Sampler {
         Some(Observed::Late(decision, policy))
     }
 
+    /// Where undecided spans are whose record is before this position, in no order. Looks at every undecided span.
+    pub fn pending_before(&self, position: u64, out: &mut Vec<SpanHandle>) {
+        let handles = self.pending.iter().flat_map(|trace| trace.spans.handles());
+        out.extend(handles.filter(|handle| handle.position < position));
+    }
+
+    /// The bytes of an undecided span have another place now. Gives the one before; `None` if it is not pending.
+    pub fn relocate(
+        &mut self,
+        summary: &SpanSummary<'_>,
+        handle: SpanHandle,
+    ) -> Option<SpanHandle> {
+        let slot = self.pending.find(&summary.trace_id)?;
+        let (trace, hash) = self.pending.trace_and_hash(slot);
+        let place = trace.spans.find(summary.span_id, hash)?;
+        Some(trace.replace(place, handle))
+    }
+
+    /// Recovery: takes note of a span that was received at this time, although its record is a later one. Its trace
+    /// waits from that time on.
+    pub fn observe_carried(
+        &mut self,
+        facts: &ResourceFacts,
+        span: &[u8],
+        summary: &SpanSummary<'_>,
+        handle: SpanHandle,
+        is_request: bool,
+        received_unix_nano: u64,
+    ) -> Observed {
+        let observed = self.observe(facts, span, summary, handle, is_request, received_unix_nano);
+        if matches!(observed, Observed::Pending | Observed::Overflow)
+            && let Some(slot) = self.pending.find(&summary.trace_id)
+        {
+            let trace = self.pending.trace_mut(slot);
+            trace.first_seen_unix_nano = trace.first_seen_unix_nano.min(received_unix_nano);
+            let due_unix_nano = received_unix_nano.saturating_add(self.decision_wait_nanos);
+            self.pending.hasten(slot, due_unix_nano);
+        }
+        observed
+    }
+
     /// Recovery: a span followed the decision on its trace, as it was recorded, and is not observed.
     pub fn recall_late(&mut self, summary: &SpanSummary<'_>) {
         let is_error = summary.status_code == StatusCode::Error;

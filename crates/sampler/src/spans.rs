@@ -39,7 +39,7 @@ const _: () = assert!(
     "the budget is 32 bytes per span"
 );
 
-/// Spans in order of arrival.
+/// Spans in order of arrival (after a restart, carried ones stand where they were carried to).
 #[derive(Debug, Default)]
 pub(crate) struct SpanList {
     spans: Vec<Waiting>,
@@ -134,6 +134,14 @@ impl SpanList {
         span.position = handle.position;
         span.offset = handle.offset;
         before
+    }
+
+    /// Where the spans are.
+    pub(crate) fn handles(&self) -> impl Iterator<Item = SpanHandle> + '_ {
+        self.spans.iter().map(|span| SpanHandle {
+            position: span.position,
+            offset: span.offset,
+        })
     }
 
     pub(crate) fn is_error(&self, place: usize) -> bool {

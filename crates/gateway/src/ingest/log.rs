@@ -20,6 +20,7 @@ impl<D: Disk> Ingest<D> {
         {
             effects(Effect::Release(plan));
         }
+        self.leave_old_places();
     }
 
     /// A sync is due when a release waits for it, else after the interval.
@@ -29,7 +30,7 @@ impl<D: Disk> Ingest<D> {
         let since = now_unix_nano.checked_sub(self.sync.started_unix_nano);
         let is_over = since.is_none_or(|since| since >= interval);
         let is_clean = self.wal.synced_position() >= self.wal.flushed_position();
-        let is_due = !self.unsynced.is_empty() || is_over;
+        let is_due = !self.unsynced.is_empty() || !self.carrying.is_empty() || is_over;
         if self.sync.is_running || is_clean || !is_due || self.gate.failure().is_some() {
             return;
         }
@@ -48,7 +49,7 @@ impl<D: Disk> Ingest<D> {
     /// Deletes the segments that nothing holds. The last decision is kept, because it holds the sequence.
     pub(super) fn delete_committed(&mut self) {
         let next = self.wal.next_position().segment();
-        let first = [&self.pending, &self.decided].map(Holds::first_segment);
+        let first = [&self.pending, &self.decided, &self.carrying_holds].map(Holds::first_segment);
         let held = first.into_iter().flatten().min().unwrap_or(next);
         let sequence = self.last_decision.map_or(next, Position::segment);
         let low_water = Position::from_u64(u64::from(held.min(sequence).min(next)) << 32);
@@ -74,7 +75,14 @@ impl<D: Disk> Ingest<D> {
     }
 
     pub(super) fn fail(&mut self, operation: &'static str, source: &wal::Error) {
-        let reason = format!("cannot {operation} the log: {}", error::chain(source));
+        self.fail_with(format!(
+            "cannot {operation} the log: {}",
+            error::chain(source)
+        ));
+    }
+
+    /// Closes the intake until a restart.
+    pub(super) fn fail_with(&mut self, reason: String) {
         if self.gate.failure().is_none() {
             tracing::error!(reason, "exports are refused until a restart");
         }

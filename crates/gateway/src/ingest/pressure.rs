@@ -3,7 +3,8 @@
 //! | limit | before it is reached | over it |
 //! | --- | --- | --- |
 //! | `pending_heap_bytes_max` | | the traces that are due next are decided early, trigger `memory`; where that is not enough, exports are refused |
-//! | `log_bytes_max` | over half of it from the first undecided span on: the same, trigger `disk` | exports are refused until commits give room |
+//! | `log_bytes_max` | over a quarter of it: undecided spans that keep the first segments almost alone are carried forward (`carry`) | |
+//! | | over half of it from the first undecided span on: the same, trigger `disk` | exports are refused until commits give room |
 //! | `release_backlog_spans_max` | | exports are refused until commits give room |
 //! | room on the disk | | exports are refused, decisions wait |
 //!

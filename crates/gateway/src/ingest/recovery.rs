@@ -5,6 +5,8 @@
 //! decided is never decided again. A release that storage has not committed is handed on again under the
 //! same sequence; what stays undecided goes on as pending.
 //!
+//! A span that was carried forward has two records for a while; the later one only tells where it is now.
+//!
 //! Spans may be missing from a committed release, because their segments were deleted; they are never
 //! missing from one that is not committed, because it holds them.
 
@@ -13,7 +15,11 @@ use wal::{Disk, Position};
 
 use crate::{
     error::{Error, Result},
-    ingest::{Effect, Effects, Ingest, index::Recorded, pressure},
+    ingest::{
+        Effect, Effects, Ingest,
+        index::{Recorded, Source},
+        pressure,
+    },
     metrics::Amount,
     record::{DecisionRecord, Record},
 };
@@ -38,9 +44,20 @@ impl<D: Disk> Ingest<D> {
                     received_unix_nano,
                     body,
                 } => {
-                    self.index(position, received_unix_nano, body, Some(&recorded));
+                    let source = Source::Replay(&recorded);
+                    self.index(position, received_unix_nano, body, source);
                 }
                 Record::Export { .. } => {}
+                Record::Carried {
+                    received_unix_nano,
+                    body,
+                } => {
+                    self.index(position, received_unix_nano, body, Source::Carried);
+                }
+                Record::Sequence(sequence) => {
+                    self.last_decision = Some(position);
+                    self.next_sequence = self.next_sequence.max(sequence.saturating_add(1));
+                }
                 Record::Decision(record) => {
                     self.replay(position, record, committed_through, &mut recorded, effects);
                 }

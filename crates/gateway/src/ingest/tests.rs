@@ -1,5 +1,6 @@
 //! The core on a simulated disk with given time.
 
+mod carry;
 mod crash;
 mod duplicates;
 mod harness;

@@ -181,6 +181,11 @@ impl Metrics {
             "Segments of the log deleted after their traces were stored.",
             load(&self.segments_deleted),
         );
+        text.single_counter(
+            "gateway_log_spans_carried_total",
+            "Undecided spans appended again, so that their segment can be deleted.",
+            load(&self.spans_carried),
+        );
         let gauges = [
             (
                 "gateway_release_backlog_spans",
