@@ -120,6 +120,20 @@ pub enum Shutdown {
     Decide,
 }
 
+/// When received bytes are synced to the disk. A crash of the process alone loses nothing in any mode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sync {
+    /// No reply waits for a sync and no time asks for one. A power failure loses what was acknowledged since
+    /// the last decision, or what the operating system had not written by then.
+    Never,
+    /// Every `sync_interval`. A power failure loses what was acknowledged in that time at most.
+    #[default]
+    Interval,
+    /// Before each reply; requests that arrive meanwhile share the next sync. A power failure loses nothing.
+    Always,
+}
+
 /// Limits and times of the intake.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -138,8 +152,10 @@ pub struct Intake {
     /// Decided spans that may wait for storage before exports are refused with a retryable answer.
     /// Default 4000000 (about 160 MB).
     pub release_backlog_spans_max: u64,
-    /// How often the log is synced to the disk. A power failure loses at most this much. `0s` syncs before
-    /// each acknowledgement. Default `1s`.
+    /// When the log is synced to the disk: `never`, `interval` (default) or `always`. A decision is synced
+    /// before it takes effect in every mode, so a power failure never stores a span twice.
+    pub sync: Sync,
+    /// How often the log is synced with `sync: interval`. `0s` is the same as `sync: always`. Default `1s`.
     #[serde(deserialize_with = "sampler::duration::deserialize")]
     pub sync_interval: Duration,
     /// How long the body of an export may take to arrive. Default `30s`.
@@ -165,6 +181,7 @@ impl Default for Intake {
             log_bytes_max: 10 << 30,
             pending_heap_bytes_max: 1 << 30,
             release_backlog_spans_max: 4_000_000,
+            sync: Sync::Interval,
             sync_interval: Duration::from_secs(1),
             body_timeout: Duration::from_secs(30),
             shutdown_timeout: Duration::from_secs(10),
@@ -176,6 +193,26 @@ impl Default for Intake {
 }
 
 const MESSAGE_BYTES_MAX: u64 = 1 << 30;
+
+impl Intake {
+    /// The mode with the time that belongs to it.
+    pub(crate) fn sync_policy(&self) -> SyncPolicy {
+        match self.sync {
+            Sync::Never => SyncPolicy::Never,
+            Sync::Interval if self.sync_interval.is_zero() => SyncPolicy::Always,
+            Sync::Interval => SyncPolicy::Interval(self.sync_interval),
+            Sync::Always => SyncPolicy::Always,
+        }
+    }
+}
+
+/// What [`Sync`] and `sync_interval` say together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SyncPolicy {
+    Never,
+    Interval(Duration),
+    Always,
+}
 
 impl Config {
     /// Checks what types cannot say.

@@ -206,7 +206,7 @@ fn replay(
     }
     let settings = Settings {
         window: window(&config),
-        sync_interval: config.intake.sync_interval,
+        sync: config.intake.sync_policy(),
         log_bytes_max: config.intake.log_bytes_max,
         pending_heap_bytes_max: config.intake.pending_heap_bytes_max,
         release_backlog_spans_max: config.intake.release_backlog_spans_max,

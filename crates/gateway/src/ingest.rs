@@ -24,7 +24,7 @@ mod recovery;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 use otlp::{export::Signal, span::SpanSummary};
@@ -34,7 +34,7 @@ use wal::{Disk, Position, RealDisk, SyncHandle, Wal};
 
 use crate::{
     admission::{Gate, Permit},
-    config::Shutdown,
+    config::{Shutdown, SyncPolicy},
     error::Result,
     holds::{Holds, SegmentCounts},
     metrics::{self, Amount, LossReason, Metrics},
@@ -108,7 +108,7 @@ pub(crate) type Effects<'a, D> = dyn FnMut(Effect<D>) + 'a;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) window: SpanWindow,
-    pub(crate) sync_interval: Duration,
+    pub(crate) sync: SyncPolicy,
     pub(crate) log_bytes_max: u64,
     pub(crate) pending_heap_bytes_max: u64,
     pub(crate) release_backlog_spans_max: u64,
@@ -339,7 +339,7 @@ impl<D: Disk> Ingest<D> {
     fn write_group(&mut self) -> (Position, wal::Result<()>) {
         let outcome = self.wal.flush();
         // Also after a cut: what the disk took will be replayed, so it must be acknowledged and indexed.
-        if self.settings.sync_interval.is_zero()
+        if self.settings.sync == SyncPolicy::Always
             && let Err(failed) = self.wal.sync()
         {
             // Nothing counts, and no more is decided until the restart.

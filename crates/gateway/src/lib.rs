@@ -42,7 +42,7 @@ mod metrics;
 
 pub use crate::{
     clock::Clock,
-    config::{Config, Grpc, Http, Intake, Otlp, Protocols, Shutdown},
+    config::{Config, Grpc, Http, Intake, Otlp, Protocols, Shutdown, Sync},
     error::{Error, Result},
     gateway::{Handle, Health, Start, start},
     ingest::IsRequest,

@@ -14,7 +14,7 @@ use wal::{RealDisk, Wal};
 
 use crate::{
     admission::{Budget, Gate},
-    config::Shutdown,
+    config::{Shutdown, SyncPolicy},
     error::{Error, Result},
     ingest::{Effect, Ingest, Input, IsRequest, Request, Settings},
     metrics::{Conservation, Metrics},
@@ -52,7 +52,7 @@ impl Core {
                 age_max: day,
                 ahead_max: day,
             },
-            sync_interval: Duration::from_secs(1),
+            sync: SyncPolicy::Interval(Duration::from_secs(1)),
             log_bytes_max: u64::MAX,
             pending_heap_bytes_max: u64::MAX,
             release_backlog_spans_max: u64::MAX,

@@ -4,6 +4,7 @@ use sampler::Decided;
 use wal::Disk;
 
 use crate::{
+    config::SyncPolicy,
     holds::SegmentCounter,
     ingest::{Effects, Ingest, Uncommitted},
     metrics,
@@ -71,7 +72,7 @@ impl<D: Disk> Ingest<D> {
         };
         let mut bytes = Vec::new();
         record.write(&mut bytes);
-        let is_synced_first = self.settings.sync_interval.is_zero();
+        let is_synced_first = self.settings.sync == SyncPolicy::Always;
         let appended = self.wal.append(&[&bytes]).and_then(|position| {
             if is_synced_first {
                 self.wal.sync()?;

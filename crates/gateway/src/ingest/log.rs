@@ -3,6 +3,7 @@
 use wal::{Disk, Position};
 
 use crate::{
+    config::SyncPolicy,
     error,
     holds::Holds,
     ingest::{Effect, Effects, Ingest, SyncState},
@@ -23,12 +24,18 @@ impl<D: Disk> Ingest<D> {
         self.leave_old_places();
     }
 
-    /// A sync is due when a release waits for it, else after the interval.
+    /// A sync is due when a release or a carried span waits for it, else after the interval.
     pub(super) fn sync_if_due(&mut self, now_unix_nano: u64, effects: &mut Effects<'_, D>) {
-        let interval = u64::try_from(self.settings.sync_interval.as_nanos()).unwrap_or(u64::MAX);
+        let interval = match self.settings.sync {
+            SyncPolicy::Never => u64::MAX,
+            SyncPolicy::Interval(interval) => {
+                u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX)
+            }
+            SyncPolicy::Always => 0,
+        };
         // A clock that was set back counts as time passed.
         let since = now_unix_nano.checked_sub(self.sync.started_unix_nano);
-        let is_over = since.is_none_or(|since| since >= interval);
+        let is_over = interval < u64::MAX && since.is_none_or(|since| since >= interval);
         let is_clean = self.wal.synced_position() >= self.wal.flushed_position();
         let is_due = !self.unsynced.is_empty() || !self.carrying.is_empty() || is_over;
         if self.sync.is_running || is_clean || !is_due || self.gate.failure().is_some() {

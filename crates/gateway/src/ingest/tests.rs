@@ -6,3 +6,4 @@ mod duplicates;
 mod harness;
 mod pressure;
 mod route;
+mod sync;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::harness::{ALL, SECOND, Setup, Sim, child, root};
-use crate::{ingest::Input, metrics::Amount, release::Release};
+use crate::{config::SyncPolicy, ingest::Input, metrics::Amount, release::Release};
 
 const SETUP: Setup = Setup {
     policies: ALL,
     segment_bytes: 4096,
-    sync_interval: Duration::from_secs(1),
+    sync: SyncPolicy::Interval(Duration::from_secs(1)),
     shutdown: crate::config::Shutdown::Keep,
     log_bytes_max: 64 * 1024,
     pending_heap_bytes_max: u64::MAX,

@@ -12,7 +12,7 @@ use otlp::span::SpanSummary;
 use wal::sim::SimDisk;
 
 use super::harness::{ALL, Setup, Sim, T0, TestSpan, child, number_of, print, request, root};
-use crate::{ingest::Input, release::Release};
+use crate::{config::SyncPolicy, ingest::Input, release::Release};
 
 /// What the scenario does, in order.
 enum Step {
@@ -225,11 +225,10 @@ fn a_kill_inside_any_disk_call_loses_and_repeats_nothing() {
 
 #[test]
 fn a_power_failure_inside_any_disk_call_loses_nothing_where_answers_wait_for_the_sync() {
-    let sync_interval = Duration::ZERO;
     let setup = Setup {
         policies: ALL,
         segment_bytes: 4096,
-        sync_interval,
+        sync: SyncPolicy::Always,
         ..Setup::default()
     };
     for call in 0..=n_calls_of_a_whole_run(setup, scenario) {
@@ -259,7 +258,7 @@ fn a_power_failure_between_syncs_repeats_nothing() {
 const CARRYING: Setup = Setup {
     policies: ALL,
     segment_bytes: 4096,
-    sync_interval: Duration::from_secs(1),
+    sync: SyncPolicy::Interval(Duration::from_secs(1)),
     shutdown: crate::config::Shutdown::Keep,
     log_bytes_max: 24 * 1024,
     pending_heap_bytes_max: u64::MAX,
@@ -289,7 +288,7 @@ fn a_kill_while_spans_are_carried_loses_and_repeats_nothing() {
 #[test]
 fn a_power_failure_while_spans_are_carried_loses_and_repeats_nothing() {
     let setup = Setup {
-        sync_interval: Duration::ZERO,
+        sync: SyncPolicy::Always,
         ..CARRYING
     };
     for call in 0..=n_calls_of_a_whole_run(setup, long_trace) {
@@ -309,5 +308,19 @@ fn a_power_failure_between_syncs_loses_no_carried_span() {
             .retain(|span| first_release && [(1, 0x11), (1, 0x12)].contains(span));
         let context = format!("power failed in call {call}");
         check_restart(CARRYING, disk.after_power_failure(call), seen, &context);
+    }
+}
+
+#[test]
+fn a_power_failure_without_syncs_repeats_nothing() {
+    let setup = Setup {
+        sync: SyncPolicy::Never,
+        ..CARRYING
+    };
+    for call in 0..=n_calls_of_a_whole_run(setup, scenario) {
+        let (disk, mut seen) = run_until(setup, scenario, call, call);
+        seen.acknowledged.clear();
+        let context = format!("power failed in call {call}");
+        check_restart(setup, disk.after_power_failure(call), seen, &context);
     }
 }
