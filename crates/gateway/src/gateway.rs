@@ -23,6 +23,7 @@ use crate::{
     admission::{Budget, Gate},
     clock::Clock,
     config::{self, Config},
+    connection::Protocol,
     error::{Error, Result},
     grpc::GrpcReceiver,
     http::HttpReceiver,
@@ -31,7 +32,7 @@ use crate::{
     receive::Edge,
     record::{EXPORT_HEADER_BYTES, SpanWindow},
     release::{Plan, Release, Releaser},
-    server::{Listener, Protocol},
+    server::{self, Listener},
     threads::{self, Outlets},
 };
 
@@ -293,18 +294,23 @@ impl Listeners {
         stopping: &watch::Receiver<bool>,
     ) -> Vec<task::JoinHandle<()>> {
         let body_timeout = config.intake.body_timeout;
-        let grace = config.intake.shutdown_timeout;
+        let limits = server::Limits {
+            connections_max: usize::try_from(config.intake.connections_max).unwrap_or(usize::MAX),
+            grace: config.intake.shutdown_timeout,
+        };
         let mut servers = Vec::new();
         if let (Some(listener), Some(grpc)) = (self.grpc, &config.otlp.protocols.grpc) {
             let receiver = GrpcReceiver::new(Arc::clone(edge), grpc.limit_bytes(), body_timeout);
-            let serving =
-                listener.serve(Protocol::Http2, receiver.router(), stopping.clone(), grace);
+            let (router, metrics) = (receiver.router(), Arc::clone(&edge.metrics));
+            let protocol = Protocol::of_grpc(grpc);
+            let serving = listener.serve(protocol, router, stopping.clone(), limits, metrics);
             servers.push(task::spawn(serving));
         }
         if let (Some(listener), Some(http)) = (self.http, &config.otlp.protocols.http) {
             let receiver = HttpReceiver::new(Arc::clone(edge), http, body_timeout);
-            let serving =
-                listener.serve(Protocol::Http1, receiver.router(), stopping.clone(), grace);
+            let (router, metrics) = (receiver.router(), Arc::clone(&edge.metrics));
+            let protocol = Protocol::of_http(http);
+            let serving = listener.serve(protocol, router, stopping.clone(), limits, metrics);
             servers.push(task::spawn(serving));
         }
         servers

@@ -178,6 +178,8 @@ pub struct Metrics {
     pub(crate) segments_deleted: AtomicU64,
     pub(crate) spans_carried: AtomicU64,
     pub(crate) sampler_heap_bytes: AtomicU64,
+    pub(crate) connections: AtomicU64,
+    pub(crate) connections_refused: AtomicU64,
     is_unhealthy: AtomicU64,
 }
 
@@ -324,6 +326,10 @@ impl Metrics {
 
 pub(crate) fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
+}
+
+pub(crate) fn sub(gauge: &AtomicU64, n: u64) {
+    gauge.fetch_sub(n, Ordering::Relaxed);
 }
 
 pub(crate) fn set(gauge: &AtomicU64, value: u64) {

@@ -65,6 +65,16 @@ impl Metrics {
             let labels = [("reason", reason.as_str())];
             text.sample("gateway_exports_refused_total", &labels, load(n_exports));
         }
+        text.gauge(
+            "gateway_connections",
+            "Open connections of senders.",
+            load(&self.connections),
+        );
+        text.single_counter(
+            "gateway_connections_refused_total",
+            "Connections closed at once, because there were too many.",
+            load(&self.connections_refused),
+        );
         text.single_counter(
             "gateway_body_bytes_total",
             "Bytes of accepted export requests, uncompressed protobuf.",
