@@ -225,6 +225,10 @@ pub struct Intake {
     /// How long open requests may take to finish at shutdown. Default `10s`.
     #[serde(deserialize_with = "sampler::duration::deserialize")]
     pub shutdown_timeout: Duration,
+    /// How long the whole stop may take. What is not stored by then is in the log, for the next start. Default
+    /// `25s`, which is less than what Kubernetes waits.
+    #[serde(deserialize_with = "sampler::duration::deserialize")]
+    pub shutdown_deadline: Duration,
     /// A span that starts or ends longer ago is rejected. Default `8784h` (366 days).
     #[serde(deserialize_with = "sampler::duration::deserialize")]
     pub span_age_max: Duration,
@@ -247,6 +251,7 @@ impl Default for Intake {
             sync_interval: Duration::from_secs(1),
             body_timeout: Duration::from_secs(30),
             shutdown_timeout: Duration::from_secs(10),
+            shutdown_deadline: Duration::from_secs(25),
             span_age_max: Duration::from_secs(366 * 24 * 3600),
             span_ahead_max: Duration::from_secs(3600),
             shutdown: Shutdown::Keep,

@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
         mpsc as std_mpsc,
     },
     thread::JoinHandle,
@@ -29,6 +29,7 @@ use crate::{
     http::HttpReceiver,
     ingest::{Ingest, Input, IsRequest, Settings},
     metrics::Metrics,
+    progress::Progress,
     receive::Edge,
     record::{EXPORT_HEADER_BYTES, SpanWindow},
     release::{Plan, Release, Releaser},
@@ -55,6 +56,8 @@ pub struct Start {
     pub config: Config,
     /// The log. Its `record_bytes_max` is raised to what the receivers accept.
     pub log: wal::Config,
+    /// The log's folder, if it is locked already.
+    pub folder: Option<wal::Folder>,
     /// The policies.
     pub sampler: sampler::Config,
     /// Which spans describe a request to an engine.
@@ -63,6 +66,8 @@ pub struct Start {
     pub committed_through: i64,
     /// [`Clock::system`], or given time in tests.
     pub clock: Clock,
+    /// Where the replay says how far it is.
+    pub progress: Arc<Progress>,
 }
 
 /// A running gateway. Clones are the same gateway.
@@ -76,6 +81,7 @@ pub struct Handle {
     pub metrics: Arc<Metrics>,
     committed: Arc<AtomicI64>,
     gate: Arc<Gate>,
+    is_stopping: Arc<AtomicBool>,
     running: Arc<Mutex<Option<Running>>>,
 }
 
@@ -84,6 +90,8 @@ pub struct Handle {
 pub enum Health {
     /// Yes, or refusing for a moment because a limit is reached.
     Ready,
+    /// No, it is stopping.
+    Stopping,
     /// No, until a restart.
     Unhealthy {
         /// The first failure.
@@ -168,6 +176,7 @@ pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
         metrics,
         committed,
         gate,
+        is_stopping: Arc::default(),
         running,
     };
     Ok((handle, releases))
@@ -183,10 +192,12 @@ fn replay(
     let Start {
         config,
         mut log,
+        folder,
         sampler,
         is_request,
         committed_through,
         clock: _,
+        progress,
     } = start;
     let sampler = Sampler::new(&sampler).map_err(Error::Sampler)?;
     let record_bytes = config
@@ -194,10 +205,21 @@ fn replay(
         .saturating_add(EXPORT_HEADER_BYTES as u64);
     let record_bytes = u32::try_from(record_bytes.max(DECISION_BYTES_MAX)).unwrap_or(u32::MAX);
     log.record_bytes_max = log.record_bytes_max.max(record_bytes);
-    let (wal, recovery) = Wal::open(log, RealDisk).map_err(|source| Error::Log {
+    let opened = match folder {
+        Some(folder) => Wal::open_in(folder, log),
+        None => Wal::open(log, RealDisk),
+    };
+    let (wal, recovery) = opened.map_err(|source| Error::Log {
         operation: "open",
         source,
     })?;
+    if recovery.n_records > 0 {
+        tracing::info!(
+            n_records = recovery.n_records,
+            record_bytes = recovery.record_bytes,
+            "replaying the log"
+        );
+    }
     if recovery.torn_bytes > 0 {
         tracing::warn!(
             torn_bytes = recovery.torn_bytes,
@@ -215,7 +237,9 @@ fn replay(
         is_request,
     };
     let mut ingest = Ingest::new(wal, sampler, settings, metrics, gate);
-    ingest.recover(committed_through, &mut |effect| outlets.perform(effect))?;
+    ingest.recover(committed_through, &progress, &mut |effect| {
+        outlets.perform(effect);
+    })?;
     Ok((ingest, outlets))
 }
 
@@ -346,6 +370,7 @@ impl Handle {
     /// Whether exports can be taken.
     pub fn health(&self) -> Health {
         match self.gate.failure() {
+            None if self.is_stopping.load(Ordering::Relaxed) => Health::Stopping,
             None => Health::Ready,
             Some(reason) => Health::Unhealthy {
                 reason: reason.to_owned(),
@@ -362,6 +387,7 @@ impl Handle {
     ///
     /// [`Error::ThreadEnded`] if a thread had ended early. A second call does nothing.
     pub async fn shutdown(&self) -> Result<()> {
+        self.is_stopping.store(true, Ordering::Relaxed);
         let running = self
             .running
             .lock()

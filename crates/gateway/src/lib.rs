@@ -40,6 +40,7 @@ mod clock;
 mod config;
 mod error;
 mod metrics;
+mod progress;
 
 pub use crate::{
     clock::Clock,
@@ -50,5 +51,6 @@ pub use crate::{
     gateway::{Handle, Health, Start, start},
     ingest::IsRequest,
     metrics::{Amount, Conservation, Metrics},
+    progress::Progress,
     release::{Record, Release, ReleasedLate, ReleasedSpan, ReleasedTrace},
 };

@@ -18,6 +18,7 @@ use crate::{
     error::{Error, Result},
     ingest::{Effect, Ingest, Input, IsRequest, Request, Settings},
     metrics::{Conservation, Metrics},
+    progress::Progress,
     record::SpanWindow,
 };
 
@@ -62,7 +63,7 @@ impl Core {
         let metrics = Arc::new(Metrics::default());
         let gate = Arc::new(Gate::default());
         let mut ingest = Ingest::new(wal, sampler, settings, Arc::clone(&metrics), gate);
-        ingest.recover(0, &mut |_| {})?;
+        ingest.recover(0, &Progress::default(), &mut |_| {})?;
         Ok(Core {
             ingest,
             metrics,

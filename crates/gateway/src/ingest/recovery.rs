@@ -21,11 +21,12 @@ use crate::{
         pressure,
     },
     metrics::Amount,
+    progress::Progress,
     record::{DecisionRecord, Record},
 };
 
 impl<D: Disk> Ingest<D> {
-    /// Replays the log. Storage has committed the releases through `committed_through` (0: none).
+    /// Replays the log, and says how far it is. Storage has committed the releases through `committed_through` (0: none).
     ///
     /// # Errors
     ///
@@ -33,11 +34,15 @@ impl<D: Disk> Ingest<D> {
     pub(crate) fn recover(
         &mut self,
         committed_through: i64,
+        progress: &Progress,
         effects: &mut Effects<'_, D>,
     ) -> Result<()> {
-        let mut recorded = self.find_recorded()?;
+        // Each record is read twice.
+        progress.begin(self.wal.bytes_on_disk().saturating_mul(2));
+        let mut recorded = self.find_recorded(progress)?;
         let mut records = self.wal.iter();
         while let Some((position, bytes)) = records.next_record().map_err(unreadable)? {
+            progress.advance(bytes.len() as u64);
             match Record::read(bytes).map_err(|problem| Error::Record { position, problem })? {
                 Record::Export {
                     signal: otlp::export::Signal::Traces,
@@ -81,10 +86,11 @@ impl<D: Disk> Ingest<D> {
         Ok(())
     }
 
-    fn find_recorded(&self) -> Result<Recorded> {
+    fn find_recorded(&self, progress: &Progress) -> Result<Recorded> {
         let mut recorded = Recorded::default();
         let mut records = self.wal.iter();
         while let Some((position, bytes)) = records.next_record().map_err(unreadable)? {
+            progress.advance(bytes.len() as u64);
             let record =
                 Record::read(bytes).map_err(|problem| Error::Record { position, problem })?;
             if let Record::Decision(record) = record {

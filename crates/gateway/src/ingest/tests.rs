@@ -2,6 +2,7 @@
 
 mod carry;
 mod crash;
+mod damage;
 mod duplicates;
 mod harness;
 mod pressure;

@@ -18,4 +18,6 @@ mod harness;
 #[cfg(test)]
 mod kill;
 #[cfg(test)]
+mod lifecycle;
+#[cfg(test)]
 mod oracle;

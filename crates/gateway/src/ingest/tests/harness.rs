@@ -18,6 +18,7 @@ use crate::{
     config::{Shutdown, SyncPolicy},
     ingest::{Effect, Ingest, Input, Request, Settings},
     metrics::{Conservation, Metrics},
+    progress::Progress,
     record::SpanWindow,
     release::{Release, Releaser},
     status::Refusal,
@@ -214,8 +215,12 @@ impl Sim {
             budget,
         };
         let mut effects = Vec::new();
+        let progress = Progress::default();
         sim.ingest
-            .recover(committed_through, &mut |effect| effects.push(effect))?;
+            .recover(committed_through, &progress, &mut |effect| {
+                effects.push(effect);
+            })?;
+        assert!(progress.percent() > 0 || sim.ingest.reader().flushed_position().offset() <= 40);
         sim.perform(effects);
         Ok(sim)
     }
