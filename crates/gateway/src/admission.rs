@@ -92,6 +92,7 @@ const OPEN: u8 = 0;
 const LOG_BYTES: u8 = 1;
 const DISK_FULL: u8 = 2;
 const RELEASE_BACKLOG: u8 = 3;
+const PENDING_HEAP: u8 = 4;
 
 impl Gate {
     /// Refuses while a limit is reached, after a failure, and while stopping.
@@ -103,6 +104,7 @@ impl Gate {
             OPEN => Ok(()),
             LOG_BYTES => Err(Refusal::Overloaded(Overload::LogBytes)),
             DISK_FULL => Err(Refusal::Overloaded(Overload::DiskFull)),
+            PENDING_HEAP => Err(Refusal::Overloaded(Overload::PendingHeap)),
             _ => Err(Refusal::Overloaded(Overload::ReleaseBacklog)),
         }
     }
@@ -113,6 +115,7 @@ impl Gate {
             None => OPEN,
             Some(Overload::LogBytes) => LOG_BYTES,
             Some(Overload::DiskFull) => DISK_FULL,
+            Some(Overload::PendingHeap) => PENDING_HEAP,
             Some(Overload::ReleaseBacklog | Overload::BytesInFlight) => RELEASE_BACKLOG,
         };
         self.overload.store(overload, Ordering::Relaxed);

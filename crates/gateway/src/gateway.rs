@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
         mpsc as std_mpsc,
     },
     thread::JoinHandle,
@@ -23,15 +23,17 @@ use crate::{
     admission::{Budget, Gate},
     clock::Clock,
     config::{self, Config},
+    connection::Protocol,
     error::{Error, Result},
     grpc::GrpcReceiver,
     http::HttpReceiver,
     ingest::{Ingest, Input, IsRequest, Settings},
     metrics::Metrics,
+    progress::Progress,
     receive::Edge,
     record::{EXPORT_HEADER_BYTES, SpanWindow},
     release::{Plan, Release, Releaser},
-    server::{Listener, Protocol},
+    server::{self, Listener},
     threads::{self, Outlets},
 };
 
@@ -54,6 +56,8 @@ pub struct Start {
     pub config: Config,
     /// The log. Its `record_bytes_max` is raised to what the receivers accept.
     pub log: wal::Config,
+    /// The log's folder, if it is locked already.
+    pub folder: Option<wal::Folder>,
     /// The policies.
     pub sampler: sampler::Config,
     /// Which spans describe a request to an engine.
@@ -62,6 +66,8 @@ pub struct Start {
     pub committed_through: i64,
     /// [`Clock::system`], or given time in tests.
     pub clock: Clock,
+    /// Where the replay says how far it is.
+    pub progress: Arc<Progress>,
 }
 
 /// A running gateway. Clones are the same gateway.
@@ -75,6 +81,7 @@ pub struct Handle {
     pub metrics: Arc<Metrics>,
     committed: Arc<AtomicI64>,
     gate: Arc<Gate>,
+    is_stopping: Arc<AtomicBool>,
     running: Arc<Mutex<Option<Running>>>,
 }
 
@@ -83,6 +90,8 @@ pub struct Handle {
 pub enum Health {
     /// Yes, or refusing for a moment because a limit is reached.
     Ready,
+    /// No, it is stopping.
+    Stopping,
     /// No, until a restart.
     Unhealthy {
         /// The first failure.
@@ -167,6 +176,7 @@ pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
         metrics,
         committed,
         gate,
+        is_stopping: Arc::default(),
         running,
     };
     Ok((handle, releases))
@@ -182,10 +192,12 @@ fn replay(
     let Start {
         config,
         mut log,
+        folder,
         sampler,
         is_request,
         committed_through,
         clock: _,
+        progress,
     } = start;
     let sampler = Sampler::new(&sampler).map_err(Error::Sampler)?;
     let record_bytes = config
@@ -193,10 +205,21 @@ fn replay(
         .saturating_add(EXPORT_HEADER_BYTES as u64);
     let record_bytes = u32::try_from(record_bytes.max(DECISION_BYTES_MAX)).unwrap_or(u32::MAX);
     log.record_bytes_max = log.record_bytes_max.max(record_bytes);
-    let (wal, recovery) = Wal::open(log, RealDisk).map_err(|source| Error::Log {
+    let opened = match folder {
+        Some(folder) => Wal::open_in(folder, log),
+        None => Wal::open(log, RealDisk),
+    };
+    let (wal, recovery) = opened.map_err(|source| Error::Log {
         operation: "open",
         source,
     })?;
+    if recovery.n_records > 0 {
+        tracing::info!(
+            n_records = recovery.n_records,
+            record_bytes = recovery.record_bytes,
+            "replaying the log"
+        );
+    }
     if recovery.torn_bytes > 0 {
         tracing::warn!(
             torn_bytes = recovery.torn_bytes,
@@ -206,14 +229,17 @@ fn replay(
     }
     let settings = Settings {
         window: window(&config),
-        sync_interval: config.intake.sync_interval,
+        sync: config.intake.sync_policy(),
         log_bytes_max: config.intake.log_bytes_max,
+        pending_heap_bytes_max: config.intake.pending_heap_bytes_max,
         release_backlog_spans_max: config.intake.release_backlog_spans_max,
         shutdown: config.intake.shutdown,
         is_request,
     };
     let mut ingest = Ingest::new(wal, sampler, settings, metrics, gate);
-    ingest.recover(committed_through, &mut |effect| outlets.perform(effect))?;
+    ingest.recover(committed_through, &progress, &mut |effect| {
+        outlets.perform(effect);
+    })?;
     Ok((ingest, outlets))
 }
 
@@ -292,18 +318,23 @@ impl Listeners {
         stopping: &watch::Receiver<bool>,
     ) -> Vec<task::JoinHandle<()>> {
         let body_timeout = config.intake.body_timeout;
-        let grace = config.intake.shutdown_timeout;
+        let limits = server::Limits {
+            connections_max: usize::try_from(config.intake.connections_max).unwrap_or(usize::MAX),
+            grace: config.intake.shutdown_timeout,
+        };
         let mut servers = Vec::new();
         if let (Some(listener), Some(grpc)) = (self.grpc, &config.otlp.protocols.grpc) {
             let receiver = GrpcReceiver::new(Arc::clone(edge), grpc.limit_bytes(), body_timeout);
-            let serving =
-                listener.serve(Protocol::Http2, receiver.router(), stopping.clone(), grace);
+            let (router, metrics) = (receiver.router(), Arc::clone(&edge.metrics));
+            let protocol = Protocol::of_grpc(grpc);
+            let serving = listener.serve(protocol, router, stopping.clone(), limits, metrics);
             servers.push(task::spawn(serving));
         }
         if let (Some(listener), Some(http)) = (self.http, &config.otlp.protocols.http) {
             let receiver = HttpReceiver::new(Arc::clone(edge), http, body_timeout);
-            let serving =
-                listener.serve(Protocol::Http1, receiver.router(), stopping.clone(), grace);
+            let (router, metrics) = (receiver.router(), Arc::clone(&edge.metrics));
+            let protocol = Protocol::of_http(http);
+            let serving = listener.serve(protocol, router, stopping.clone(), limits, metrics);
             servers.push(task::spawn(serving));
         }
         servers
@@ -339,6 +370,7 @@ impl Handle {
     /// Whether exports can be taken.
     pub fn health(&self) -> Health {
         match self.gate.failure() {
+            None if self.is_stopping.load(Ordering::Relaxed) => Health::Stopping,
             None => Health::Ready,
             Some(reason) => Health::Unhealthy {
                 reason: reason.to_owned(),
@@ -355,6 +387,7 @@ impl Handle {
     ///
     /// [`Error::ThreadEnded`] if a thread had ended early. A second call does nothing.
     pub async fn shutdown(&self) -> Result<()> {
+        self.is_stopping.store(true, Ordering::Relaxed);
         let running = self
             .running
             .lock()

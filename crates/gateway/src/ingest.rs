@@ -7,38 +7,43 @@
 //! 2. A tick decides what is due. The decision record is appended, and synced on another thread, before the
 //!    release is handed on: a decision that anybody has seen is the decision after a crash, and after a
 //!    power failure tables never hold a release that the log has forgotten and would decide again.
-//! 3. Every span holds its segment until its release is committed; then whole segments are deleted.
+//! 3. Every span holds its segment until its release is committed; then whole segments are deleted. Undecided spans
+//!    that keep a segment almost alone are carried forward.
 //!
 //! Every input but a request settles the group first, so that the order of observations and decisions is the
 //! order of their records in the log, and a replay (`recovery`) decides what was decided.
 
+mod carry;
+mod check;
 mod decide;
 mod index;
+mod log;
 mod names;
+mod pressure;
 mod recovery;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 use otlp::{export::Signal, span::SpanSummary};
-use sampler::{Decided, Sampler};
+use sampler::{Decided, Sampler, SpanHandle};
 use tokio::sync::oneshot;
 use wal::{Disk, Position, RealDisk, SyncHandle, Wal};
 
 use crate::{
     admission::{Gate, Permit},
-    config::Shutdown,
-    error::{self, Result},
+    config::{Shutdown, SyncPolicy},
+    error::Result,
     holds::{Holds, SegmentCounts},
     metrics::{self, Amount, LossReason, Metrics},
     record::{self, LateSpan, SpanWindow},
     release::Plan,
-    status::{Overload, Refusal},
+    status::Refusal,
 };
 
-use self::names::Names;
+use self::{carry::Carrying, index::Source, log::refusal, names::Names, pressure::Reminder};
 
 /// Says whether a span describes a request to an engine, from its summary, scope and span bytes.
 pub type IsRequest = fn(&SpanSummary<'_>, scope: &[u8], span: &[u8]) -> bool;
@@ -103,8 +108,9 @@ pub(crate) type Effects<'a, D> = dyn FnMut(Effect<D>) + 'a;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) window: SpanWindow,
-    pub(crate) sync_interval: Duration,
+    pub(crate) sync: SyncPolicy,
     pub(crate) log_bytes_max: u64,
+    pub(crate) pending_heap_bytes_max: u64,
     pub(crate) release_backlog_spans_max: u64,
     pub(crate) shutdown: Shutdown,
     pub(crate) is_request: IsRequest,
@@ -122,11 +128,16 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     /// Appended, not flushed.
     group: Vec<(Position, Request)>,
     group_bytes: usize,
-    holds: Holds,
+    /// Of undecided and of late spans that no decision record names.
+    pending: Holds,
+    /// Of decided spans, until their release is committed.
+    decided: Holds,
     /// Decided, but the disk had no room for the decision yet.
     unrecorded: Vec<Decided>,
     /// Late spans for the next decision record.
     late: Vec<LateSpan>,
+    /// Copies of decided spans for the next decision record.
+    duplicates: Vec<SpanHandle>,
     /// The sampler has more to decide than one release takes.
     is_behind: bool,
     /// Of the next release.
@@ -137,7 +148,14 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     unsynced: VecDeque<(Position, Plan)>,
     /// Recorded, not committed; in order.
     uncommitted: VecDeque<Uncommitted>,
+    /// Carried forward, and still held at their old places; in order.
+    carrying: VecDeque<Carrying>,
+    carrying_holds: Holds,
     sync: SyncState,
+    /// Of the last input.
+    now_unix_nano: u64,
+    full_warning: Reminder,
+    early_warning: Reminder,
     is_stopped: bool,
 }
 
@@ -172,26 +190,35 @@ impl<D: Disk> Ingest<D> {
             names: Names::default(),
             group: Vec::new(),
             group_bytes: 0,
-            holds: Holds::default(),
+            pending: Holds::default(),
+            decided: Holds::default(),
             unrecorded: Vec::new(),
             late: Vec::new(),
+            duplicates: Vec::new(),
             is_behind: false,
             next_sequence: 1,
             last_decision: None,
             unsynced: VecDeque::new(),
             uncommitted: VecDeque::new(),
+            carrying: VecDeque::new(),
+            carrying_holds: Holds::default(),
             sync: SyncState::default(),
+            now_unix_nano: 0,
+            full_warning: Reminder::default(),
+            early_warning: Reminder::default(),
             is_stopped: false,
         }
     }
 
     /// Does one input's work.
     pub(crate) fn apply(&mut self, input: Input, now_unix_nano: u64, effects: &mut Effects<'_, D>) {
+        self.now_unix_nano = now_unix_nano;
         match input {
             Input::Request(request) => self.append(request, effects),
             Input::Tick => {
                 self.settle(effects);
                 self.decide(now_unix_nano, effects);
+                self.carry_if_due();
                 self.sync_if_due(now_unix_nano, effects);
                 self.delete_committed();
                 self.refresh();
@@ -256,7 +283,7 @@ impl<D: Disk> Ingest<D> {
         for (position, signal, received_unix_nano, body, n_items, permit) in appended {
             match signal {
                 Signal::Traces => {
-                    let indexed = self.index(position, received_unix_nano, &body, None);
+                    let indexed = self.index(position, received_unix_nano, &body, Source::Sender);
                     received.n_spans = received.n_spans.saturating_add(indexed.n_spans);
                     received.n_bytes = received.n_bytes.saturating_add(indexed.n_bytes);
                 }
@@ -312,7 +339,7 @@ impl<D: Disk> Ingest<D> {
     fn write_group(&mut self) -> (Position, wal::Result<()>) {
         let outcome = self.wal.flush();
         // Also after a cut: what the disk took will be replayed, so it must be acknowledged and indexed.
-        if self.settings.sync_interval.is_zero()
+        if self.settings.sync == SyncPolicy::Always
             && let Err(failed) = self.wal.sync()
         {
             // Nothing counts, and no more is decided until the restart.
@@ -322,68 +349,24 @@ impl<D: Disk> Ingest<D> {
         (self.wal.flushed_position(), outcome)
     }
 
-    /// Hands on the releases whose decision record survives a power failure.
-    fn hand_on_synced(&mut self, effects: &mut Effects<'_, D>) {
-        let synced = self.wal.synced_position();
-        while let Some((_, plan)) = self
-            .unsynced
-            .pop_front_if(|(position, _)| *position < synced)
-        {
-            effects(Effect::Release(plan));
-        }
-    }
-
     /// Takes what storage has committed.
     fn commit(&mut self, sequence: i64) {
         while let Some(release) = self
             .uncommitted
             .pop_front_if(|release| release.sequence <= sequence)
         {
-            self.holds.remove(&release.segments);
+            self.decided.remove(&release.segments);
             let committed = u64::try_from(release.sequence).unwrap_or_default();
             metrics::set(&self.metrics.committed_sequence, committed);
-        }
-    }
-
-    /// Deletes the segments that nothing holds. The last decision is kept, because it holds the sequence.
-    fn delete_committed(&mut self) {
-        let next = self.wal.next_position().segment();
-        let held = self.holds.first_segment().unwrap_or(next);
-        let sequence = self.last_decision.map_or(next, Position::segment);
-        let low_water = Position::from_u64(u64::from(held.min(sequence).min(next)) << 32);
-        match self.wal.delete_below(low_water) {
-            Ok(n_deleted) => metrics::add(&self.metrics.segments_deleted, n_deleted.into()),
-            Err(source) => self.note_log_error("delete from", &source),
-        }
-    }
-
-    /// A sync is due when a release waits for it, else after the interval.
-    fn sync_if_due(&mut self, now_unix_nano: u64, effects: &mut Effects<'_, D>) {
-        let interval = u64::try_from(self.settings.sync_interval.as_nanos()).unwrap_or(u64::MAX);
-        // A clock that was set back counts as time passed.
-        let since = now_unix_nano.checked_sub(self.sync.started_unix_nano);
-        let is_over = since.is_none_or(|since| since >= interval);
-        let is_clean = self.wal.synced_position() >= self.wal.flushed_position();
-        let is_due = !self.unsynced.is_empty() || is_over;
-        if self.sync.is_running || is_clean || !is_due || self.gate.failure().is_some() {
-            return;
-        }
-        match self.wal.sync_handle() {
-            Ok(handle) => {
-                self.sync = SyncState {
-                    is_running: true,
-                    started_unix_nano: now_unix_nano,
-                };
-                effects(Effect::Sync(handle));
-            }
-            Err(source) => self.fail("sync", &source),
         }
     }
 
     fn stop(&mut self, now_unix_nano: u64, effects: &mut Effects<'_, D>) {
         self.record_all(now_unix_nano, effects);
         if self.settings.shutdown == Shutdown::Decide {
+            let n_before = self.unrecorded.len();
             self.sampler.drain(now_unix_nano, &mut self.unrecorded);
+            self.hold_as_decided(n_before);
             self.record_all(now_unix_nano, effects);
         }
         match self.wal.sync() {
@@ -392,104 +375,5 @@ impl<D: Disk> Ingest<D> {
         }
         self.is_stopped = true;
         effects(Effect::Stopped);
-    }
-
-    /// Brings gauges and gate up to date.
-    fn refresh(&mut self) {
-        let log_bytes = self.wal.bytes_on_disk();
-        metrics::set(&self.metrics.log_bytes, log_bytes);
-        let backlog = self.n_uncommitted_spans();
-        metrics::set(&self.metrics.release_backlog_spans, backlog);
-        self.metrics
-            .set_pending(&self.sampler.stats(), &self.unrecorded);
-        self.gate.set(if log_bytes > self.settings.log_bytes_max {
-            Some(Overload::LogBytes)
-        } else if backlog > self.settings.release_backlog_spans_max {
-            Some(Overload::ReleaseBacklog)
-        } else if !self.unrecorded.is_empty() {
-            Some(Overload::DiskFull)
-        } else {
-            None
-        });
-    }
-
-    fn n_uncommitted_spans(&self) -> u64 {
-        let segments = self
-            .uncommitted
-            .iter()
-            .flat_map(|release| &release.segments);
-        segments.fold(0, |sum, (_, n_spans)| sum.saturating_add(*n_spans))
-    }
-
-    /// A full disk passes; everything else closes the intake until a restart.
-    fn note_log_error(&mut self, operation: &'static str, source: &wal::Error) {
-        if source.is_full() {
-            tracing::warn!(
-                error = source as &dyn std::error::Error,
-                "no room for the log"
-            );
-            self.gate.set(Some(Overload::DiskFull));
-        } else if !matches!(source, wal::Error::RecordTooLarge { .. }) {
-            self.fail(operation, source);
-        }
-    }
-
-    fn fail(&mut self, operation: &'static str, source: &wal::Error) {
-        let reason = format!("cannot {operation} the log: {}", error::chain(source));
-        if self.gate.failure().is_none() {
-            tracing::error!(reason, "exports are refused until a restart");
-        }
-        self.gate.fail(reason);
-        self.metrics.set_unhealthy();
-    }
-
-    /// What must hold after every input.
-    fn check_invariants(&self) {
-        let stats = self.sampler.stats();
-        let n_unrecorded = self
-            .unrecorded
-            .iter()
-            .map(|decided| decided.spans.len() as u64)
-            .sum::<u64>();
-        let n_held = stats
-            .n_spans
-            .saturating_add(n_unrecorded)
-            .saturating_add(self.late.len() as u64)
-            .saturating_add(self.n_uncommitted_spans());
-        assert_eq!(
-            self.holds.n_spans(),
-            n_held,
-            "each span that is not committed holds its segment"
-        );
-        if let Some(last) = self.uncommitted.back() {
-            assert_eq!(
-                last.sequence.saturating_add(1),
-                self.next_sequence,
-                "sequences have no gaps"
-            );
-        }
-        let first_segment = self
-            .wal
-            .segments()
-            .next()
-            .map_or(0, |segment| segment.number);
-        let held = self.holds.first_segment().unwrap_or(first_segment);
-        assert!(held >= first_segment, "a held segment is kept");
-    }
-}
-
-/// What a sender is told when the log refuses.
-fn refusal(source: &wal::Error) -> Refusal {
-    if let wal::Error::RecordTooLarge {
-        record_bytes_max, ..
-    } = source
-    {
-        Refusal::TooLarge {
-            limit_bytes: u64::from(*record_bytes_max),
-        }
-    } else if source.is_full() {
-        Refusal::Overloaded(Overload::DiskFull)
-    } else {
-        Refusal::Unavailable
     }
 }

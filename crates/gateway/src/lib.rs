@@ -1,7 +1,7 @@
 //! The gateway: OTLP comes in, is in the log before it is acknowledged, is decided per trace, and goes on
 //! as releases.
 //!
-//! The route, in the order of the modules: `server` accepts connections, `grpc` and `http` read bodies
+//! The route, in the order of the modules: `server` accepts connections and `connection` serves each, `grpc` and `http` read bodies
 //! (`body`, `admission`) into the shared edge (`receive`), which checks them and hands them to the intake
 //! core (`ingest`). The core appends, acknowledges, indexes, decides; `release` reads decided traces back
 //! from the log. `status` says what a sender is told, `record` what the log holds, `metrics` what
@@ -15,6 +15,7 @@
 
 #![warn(clippy::wildcard_enum_match_arm)]
 
+mod connection;
 mod gateway;
 mod server;
 
@@ -39,13 +40,17 @@ mod clock;
 mod config;
 mod error;
 mod metrics;
+mod progress;
 
 pub use crate::{
     clock::Clock,
-    config::{Config, Grpc, Http, Intake, Otlp, Protocols, Shutdown},
+    config::{
+        Config, Grpc, Http, Intake, Keepalive, Otlp, Protocols, ServerParameters, Shutdown, Sync,
+    },
     error::{Error, Result},
     gateway::{Handle, Health, Start, start},
     ingest::IsRequest,
     metrics::{Amount, Conservation, Metrics},
+    progress::Progress,
     release::{Record, Release, ReleasedLate, ReleasedSpan, ReleasedTrace},
 };

@@ -1,8 +1,8 @@
 //! Counters and gauges of the gateway and of the sampler that it drives.
 //!
 //! Conservation: for traces, spans and bytes,
-//! `received + recovered = sampled + not sampled + dropped + late + pending`, where late spans belong to no
-//! new trace. [`Metrics::conservation`] gives the terms; it is exact while the ingest thread is idle, and
+//! `received + recovered = sampled + not sampled + dropped + late + duplicate + pending`, where late spans and
+//! copies belong to no new trace. [`Metrics::conservation`] gives the terms; it is exact while the ingest thread is idle, and
 //! off by at most the inputs at work otherwise. What was refused or rejected is outside of it: its sender
 //! was told.
 
@@ -91,6 +91,8 @@ pub struct Conservation {
     pub dropped: Amount,
     /// Came after the decision on their trace, which they follow.
     pub late: Amount,
+    /// Came more than once: copies of spans that stand elsewhere here.
+    pub duplicate: Amount,
     /// Undecided.
     pub pending: Amount,
 }
@@ -111,7 +113,8 @@ impl Conservation {
         fields.into_iter().all(|field| {
             let came = sum(field, &[&self.received, &self.recovered]);
             let decided = [&self.sampled, &self.not_sampled, &self.dropped];
-            let is = sum(field, &decided).saturating_add(sum(field, &[&self.late, &self.pending]));
+            let rest = [&self.late, &self.duplicate, &self.pending];
+            let is = sum(field, &decided).saturating_add(sum(field, &rest));
             came == is
         })
     }
@@ -164,6 +167,7 @@ pub struct Metrics {
     recovered: AmountCell,
     decided: [AmountCell; 3],
     late: [AmountCell; 3],
+    duplicate: AmountCell,
     pending: AmountCell,
     decided_traces: Mutex<BTreeMap<DecidedKey, u64>>,
     pub(crate) released_spans: AtomicU64,
@@ -172,7 +176,10 @@ pub struct Metrics {
     pub(crate) committed_sequence: AtomicU64,
     pub(crate) log_bytes: AtomicU64,
     pub(crate) segments_deleted: AtomicU64,
+    pub(crate) spans_carried: AtomicU64,
     pub(crate) sampler_heap_bytes: AtomicU64,
+    pub(crate) connections: AtomicU64,
+    pub(crate) connections_refused: AtomicU64,
     is_unhealthy: AtomicU64,
 }
 
@@ -197,6 +204,7 @@ impl Metrics {
             not_sampled,
             dropped,
             late,
+            duplicate: self.duplicate.amount(),
             pending: self.pending.amount(),
         }
     }
@@ -270,6 +278,15 @@ impl Metrics {
         });
     }
 
+    /// Counts a copy of a span that was there before.
+    pub(crate) fn count_duplicate(&self, n_bytes: usize) {
+        self.duplicate.add(Amount {
+            n_traces: 0,
+            n_spans: 1,
+            n_bytes: n_bytes as u64,
+        });
+    }
+
     /// Counts decided traces; `policy` is the name of the policy that decided.
     pub(crate) fn count_decided(&self, decided: &Decided, policy: Option<Arc<str>>) {
         self.decided[decision_idx(decided.decision)].add(Amount {
@@ -309,6 +326,10 @@ impl Metrics {
 
 pub(crate) fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
+}
+
+pub(crate) fn sub(gauge: &AtomicU64, n: u64) {
+    gauge.fetch_sub(n, Ordering::Relaxed);
 }
 
 pub(crate) fn set(gauge: &AtomicU64, value: u64) {

@@ -8,6 +8,13 @@
 //!           received_unix_nano u64
 //!           body: the protobuf export request as it arrived, uncompressed, to the end of the record
 //!
+//! carried   kind u8 (5)             undecided spans of an older record, which may be deleted with its segment
+//!           received_unix_nano u64  as there
+//!           body: a protobuf export request of these spans, to the end of the record
+//!
+//! sequence  kind u8 (6)             nothing new: the decision record that held it may be deleted
+//!           sequence i64            the last release sequence
+//!
 //! decision  kind u8 (4)
 //!           sequence i64            release sequence: from 1, without gaps
 //!           decided_unix_nano u64
@@ -18,6 +25,8 @@
 //!             has_adjusted_count u8, adjusted_count f64
 //!           n_late u32              spans that came after the decision on their trace
 //!             trace_id [16], position u64, offset u32, decision u8, policy u16, is_request u8
+//!           n_duplicates u32        copies of spans of decided traces
+//!             position u64, offset u32
 //! ```
 //!
 //! A decision record is appended and flushed before its release is handed on, so a decision that anybody
@@ -25,7 +34,8 @@
 //! `decision_code` and `trigger_code`, apart from the order of the enums.
 //!
 //! Decided: a late span stands in the record by its handle, sampled or not. On replay the decision it
-//! followed may be gone with its segment, and without the handle it would start a trace of its own.
+//! followed may be gone with its segment, and without the handle it would start a trace of its own. The same
+//! holds for a copy of a span of a decided trace.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,6 +49,8 @@ use sampler::{Decision, SpanHandle, Trigger};
 pub(crate) const EXPORT_HEADER_BYTES: usize = 9;
 
 const KIND_DECISION: u8 = 4;
+const KIND_CARRIED: u8 = 5;
+const KIND_SEQUENCE: u8 = 6;
 const NO_POLICY: u16 = u16::MAX;
 
 /// Which span times are accepted, relative to the time of receipt; so a replay accepts what was accepted.
@@ -70,6 +82,21 @@ pub(crate) fn export_header(signal: Signal, received_unix_nano: u64) -> [u8; EXP
         Signal::Metrics => 2,
         Signal::Logs => 3,
     };
+    header(kind, received_unix_nano)
+}
+
+/// The first bytes of a record of carried spans; as many as of an export's.
+pub(crate) fn carried_header(received_unix_nano: u64) -> [u8; EXPORT_HEADER_BYTES] {
+    header(KIND_CARRIED, received_unix_nano)
+}
+
+/// A whole record of the last release sequence.
+pub(crate) fn sequence_record(sequence: i64) -> [u8; EXPORT_HEADER_BYTES] {
+    let [a, b, c, d, e, f, g, h] = sequence.to_le_bytes();
+    [KIND_SEQUENCE, a, b, c, d, e, f, g, h]
+}
+
+fn header(kind: u8, received_unix_nano: u64) -> [u8; EXPORT_HEADER_BYTES] {
     let [a, b, c, d, e, f, g, h] = received_unix_nano.to_le_bytes();
     [kind, a, b, c, d, e, f, g, h]
 }
@@ -83,6 +110,13 @@ pub(crate) enum Record<'a> {
         body: &'a [u8],
     },
     Decision(DecisionRecord),
+    /// Spans that stand in an older record too, if that is still there.
+    Carried {
+        received_unix_nano: u64,
+        body: &'a [u8],
+    },
+    /// The last release sequence.
+    Sequence(i64),
 }
 
 /// What one release decided.
@@ -92,6 +126,8 @@ pub(crate) struct DecisionRecord {
     pub(crate) decided_unix_nano: u64,
     pub(crate) traces: Vec<DecidedTrace>,
     pub(crate) late: Vec<LateSpan>,
+    /// Copies of spans that were decided before, or came late before.
+    pub(crate) duplicates: Vec<SpanHandle>,
 }
 
 /// The decision on one trace.
@@ -130,6 +166,21 @@ impl<'a> Record<'a> {
             2 => Signal::Metrics,
             3 => Signal::Logs,
             KIND_DECISION => return DecisionRecord::read(reader).map(Record::Decision),
+            KIND_CARRIED => {
+                let received_unix_nano = u64::from_le_bytes(reader.array()?);
+                let body = reader.bytes;
+                return Ok(Record::Carried {
+                    received_unix_nano,
+                    body,
+                });
+            }
+            KIND_SEQUENCE => {
+                let sequence = i64::from_le_bytes(reader.array()?);
+                return match reader.bytes {
+                    [] => Ok(Record::Sequence(sequence)),
+                    _ => Err("has bytes after its end"),
+                };
+            }
             _ => return Err("is of an unknown kind"),
         };
         let received_unix_nano = u64::from_le_bytes(reader.array()?);
@@ -198,6 +249,11 @@ impl DecisionRecord {
             out.extend(policy_idx(&late.policy).unwrap_or(NO_POLICY).to_le_bytes());
             out.push(u8::from(late.is_request));
         }
+        out.extend(count(self.duplicates.len()));
+        for handle in &self.duplicates {
+            out.extend(handle.position.to_le_bytes());
+            out.extend(handle.offset.to_le_bytes());
+        }
     }
 
     fn read(mut reader: Reader<'_>) -> Result<DecisionRecord, &'static str> {
@@ -237,9 +293,7 @@ impl DecisionRecord {
         }
         for _ in 0..u32::from_le_bytes(reader.array()?) {
             let trace_id = reader.trace_id()?;
-            let position = u64::from_le_bytes(reader.array()?);
-            let offset = u32::from_le_bytes(reader.array()?);
-            let handle = SpanHandle { position, offset };
+            let handle = reader.handle()?;
             let decision = decision(reader.u8()?)?;
             let policy = policy(u16::from_le_bytes(reader.array()?));
             let is_request = reader.u8()? != 0;
@@ -250,6 +304,9 @@ impl DecisionRecord {
                 policy,
                 is_request,
             });
+        }
+        for _ in 0..u32::from_le_bytes(reader.array()?) {
+            record.duplicates.push(reader.handle()?);
         }
         if reader.bytes.is_empty() {
             Ok(record)
@@ -289,6 +346,7 @@ fn trigger_code(trigger: Trigger) -> u8 {
         Trigger::Late => 6,
         Trigger::Linked => 7,
         Trigger::Matched => 8,
+        Trigger::Disk => 9,
     }
 }
 
@@ -302,6 +360,7 @@ fn trigger(code: u8) -> Result<Trigger, &'static str> {
         Trigger::Late,
         Trigger::Linked,
         Trigger::Matched,
+        Trigger::Disk,
     ];
     all.into_iter()
         .find(|trigger| trigger_code(*trigger) == code)
@@ -328,6 +387,12 @@ impl<'a> Reader<'a> {
 
     fn u8(&mut self) -> Result<u8, &'static str> {
         self.array().map(|[byte]| byte)
+    }
+
+    fn handle(&mut self) -> Result<SpanHandle, &'static str> {
+        let position = u64::from_le_bytes(self.array()?);
+        let offset = u32::from_le_bytes(self.array()?);
+        Ok(SpanHandle { position, offset })
     }
 
     fn trace_id(&mut self) -> Result<TraceId, &'static str> {

@@ -304,7 +304,7 @@ impl<D: Disk> Releaser<D> {
         Ok(found.into_iter().map(|(_, span)| span).collect())
     }
 
-    fn read_record(&self, position: Position) -> Result<Record> {
+    pub(crate) fn read_record(&self, position: Position) -> Result<Record> {
         let mut bytes = Vec::new();
         self.reader
             .read(position, &mut bytes)
@@ -313,13 +313,18 @@ impl<D: Disk> Releaser<D> {
                 source,
             })?;
         match record::Record::read(&bytes) {
-            Ok(record::Record::Export {
-                received_unix_nano, ..
-            }) => Ok(Record {
+            Ok(
+                record::Record::Export {
+                    received_unix_nano, ..
+                }
+                | record::Record::Carried {
+                    received_unix_nano, ..
+                },
+            ) => Ok(Record {
                 bytes,
                 received_unix_nano,
             }),
-            Ok(record::Record::Decision(_)) => Err(Error::Record {
+            Ok(record::Record::Decision(_) | record::Record::Sequence(_)) => Err(Error::Record {
                 position,
                 problem: "is a decision where an export was indexed",
             }),

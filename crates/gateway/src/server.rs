@@ -1,49 +1,26 @@
-//! Listeners: accept, serve connections with time limits, stop without cutting requests short.
+//! Listeners: accept, within a number of connections; stop without cutting requests short.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{
-        conn::auto,
-        graceful::{GracefulShutdown, Watcher},
-    },
-    service::TowerToHyperService,
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+
+use crate::{
+    connection::{self, Protocol, told_to},
+    error::{Error, Result},
+    metrics::{self, Metrics},
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::watch,
-    task::JoinSet,
-};
-
-use crate::error::{Error, Result};
-
-/// HTTP/2 flow control: one large export fits the window of its stream, a few the one of the connection.
-const HTTP2_STREAM_WINDOW_BYTES: u32 = 4 << 20;
-const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
-const HTTP2_FRAME_BYTES_MAX: u32 = 1 << 20;
-
-/// Streams that one connection may have open.
-const HTTP2_STREAMS_MAX: u32 = 256;
-
-/// A dead peer is noticed by an unanswered ping.
-const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
-
-/// How long a connection may take until its first bytes, and an HTTP/1.1 head (idle connections included);
-/// the Collector's default.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Pause after a failed accept: the usual cause, no free file descriptor, passes only with time.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// What a listener speaks.
+/// What a listener may do.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Protocol {
-    /// HTTP/2 with prior knowledge, as gRPC has it.
-    Http2,
-    /// HTTP/1.0 and 1.1.
-    Http1,
+pub(crate) struct Limits {
+    /// Connections at once.
+    pub(crate) connections_max: usize,
+    /// How long open requests may take when it stops.
+    pub(crate) grace: Duration,
 }
 
 /// A bound socket.
@@ -71,31 +48,44 @@ impl Listener {
         Ok(Listener { socket, addr })
     }
 
-    /// Serves until `stop` says so, then lets open requests finish for at most `grace`.
+    /// Serves until `stop` says so, then lets open requests finish for at most the grace time.
+    ///
+    /// A connection over the limit is closed at once: its peer tries again, where one in the queue would wait
+    /// for peers that have nothing to say.
     pub(crate) async fn serve(
         self,
         protocol: Protocol,
         service: Router,
         mut stop: watch::Receiver<bool>,
-        grace: Duration,
+        limits: Limits,
+        metrics: Arc<Metrics>,
     ) {
-        let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
+        let mut is_over = false;
         loop {
             let accepted = tokio::select! {
                 accepted = self.socket.accept() => accepted,
-                Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+                Some(_) = connections.join_next(), if !connections.is_empty() => {
+                    metrics::sub(&metrics.connections, 1);
+                    continue;
+                }
                 () = told_to(&mut stop) => break,
             };
             match accepted {
+                Ok((stream, _peer)) if connections.len() >= limits.connections_max => {
+                    drop(stream);
+                    metrics::add(&metrics.connections_refused, 1);
+                    if !is_over {
+                        tracing::warn!(addr = %self.addr, connections_max = limits.connections_max,
+                            "no more connections are accepted until some are closed");
+                    }
+                    is_over = true;
+                }
                 Ok((stream, _peer)) => {
-                    connections.spawn(serve_connection(
-                        stream,
-                        protocol,
-                        service.clone(),
-                        graceful.watcher(),
-                        stop.clone(),
-                    ));
+                    is_over = false;
+                    metrics::add(&metrics.connections, 1);
+                    let (service, stop) = (service.clone(), stop.clone());
+                    connections.spawn(connection::serve(stream, protocol, service, stop));
                 }
                 Err(error) => {
                     tracing::warn!(addr = %self.addr, %error, "connection not accepted");
@@ -104,63 +94,11 @@ impl Listener {
             }
         }
         drop(self.socket);
-        if tokio::time::timeout(grace, graceful.shutdown())
-            .await
-            .is_err()
-        {
+        let n_open = connections.len() as u64;
+        let all_ended = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(limits.grace, all_ended).await.is_err() {
             tracing::warn!(addr = %self.addr, "connections still open after the grace time were closed");
         }
-    }
-}
-
-/// Waits until the listener is to stop. The gateway that is gone without a word has stopped too.
-async fn told_to(stop: &mut watch::Receiver<bool>) {
-    drop(stop.wait_for(|is_stopping| *is_stopping).await);
-}
-
-async fn serve_connection(
-    stream: TcpStream,
-    protocol: Protocol,
-    service: Router,
-    watcher: Watcher,
-    mut stop: watch::Receiver<bool>,
-) {
-    // Small answers must not wait for more bytes; a socket that cannot be told still works.
-    stream.set_nodelay(true).ok();
-    let first_byte = tokio::time::timeout(HEADER_TIMEOUT, stream.readable());
-    tokio::select! {
-        readable = first_byte => if readable.is_err() { return },
-        () = told_to(&mut stop) => return,
-    }
-    let builder = match protocol {
-        Protocol::Http2 => {
-            let mut builder = auto::Builder::new(TokioExecutor::new()).http2_only();
-            builder
-                .http2()
-                .timer(TokioTimer::new())
-                .initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
-                .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
-                .max_frame_size(HTTP2_FRAME_BYTES_MAX)
-                .max_concurrent_streams(HTTP2_STREAMS_MAX)
-                .keep_alive_interval(HTTP2_PING_INTERVAL)
-                .keep_alive_timeout(HTTP2_PING_INTERVAL);
-            builder
-        }
-        Protocol::Http1 => {
-            let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
-            builder
-                .http1()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEADER_TIMEOUT);
-            builder
-        }
-    };
-    let service = TowerToHyperService::new(service);
-    let connection = builder
-        .serve_connection(TokioIo::new(stream), service)
-        .into_owned();
-    if let Err(error) = watcher.watch(connection).await {
-        // A peer's broken connection is its own business; nothing was acknowledged on it after the break.
-        tracing::debug!(%error, "connection ended");
+        metrics::sub(&metrics.connections, n_open);
     }
 }

@@ -67,8 +67,10 @@ pub(crate) enum Overload {
     LogBytes,
     /// The disk has no room.
     DiskFull,
-    /// Decided spans wait for storage.
+    /// `intake.release_backlog_spans_max`: decided spans wait for storage.
     ReleaseBacklog,
+    /// `intake.pending_heap_bytes_max`.
+    PendingHeap,
 }
 
 /// A refusal as the sender sees it.
@@ -132,7 +134,11 @@ impl Refusal {
             | Refusal::UnknownEncoding
             | Refusal::UnknownPath
             | Refusal::WrongVerb => RefusedReason::Unsupported,
-            Refusal::Overloaded(_) => RefusedReason::Overloaded,
+            Refusal::Overloaded(Overload::BytesInFlight) => RefusedReason::BytesInFlight,
+            Refusal::Overloaded(Overload::LogBytes) => RefusedReason::LogBytes,
+            Refusal::Overloaded(Overload::DiskFull) => RefusedReason::DiskFull,
+            Refusal::Overloaded(Overload::ReleaseBacklog) => RefusedReason::ReleaseBacklog,
+            Refusal::Overloaded(Overload::PendingHeap) => RefusedReason::PendingHeap,
             Refusal::Unavailable => RefusedReason::Unavailable,
             Refusal::BodyTimedOut | Refusal::BodyBroken => RefusedReason::BodyIncomplete,
         }
@@ -160,14 +166,20 @@ impl fmt::Display for Refusal {
             Refusal::UnknownPath => f.write_str("no such path or method"),
             Refusal::WrongVerb => f.write_str("exports are sent by POST"),
             Refusal::Overloaded(Overload::BytesInFlight) => {
-                f.write_str("too many bytes in flight; retry later")
+                f.write_str("too many bytes in flight (`bytes_in_flight_max`); retry later")
             }
-            Refusal::Overloaded(Overload::LogBytes | Overload::DiskFull) => {
-                f.write_str("the log has no room; retry later")
+            Refusal::Overloaded(Overload::LogBytes) => {
+                f.write_str("the log is full (`log_bytes_max`); retry later")
+            }
+            Refusal::Overloaded(Overload::DiskFull) => {
+                f.write_str("the disk has no room for the log; retry later")
             }
             Refusal::Overloaded(Overload::ReleaseBacklog) => {
-                f.write_str("storage is behind; retry later")
+                f.write_str("storage is behind (`release_backlog_spans_max`); retry later")
             }
+            Refusal::Overloaded(Overload::PendingHeap) => f.write_str(
+                "undecided traces take too much memory (`pending_heap_bytes_max`); retry later",
+            ),
             Refusal::Unavailable => f.write_str("not accepting exports at the moment; retry later"),
             Refusal::BodyTimedOut => f.write_str("the body did not arrive in time"),
             Refusal::BodyBroken => f.write_str("the connection broke while the body was read"),
@@ -181,17 +193,25 @@ pub(crate) enum RefusedReason {
     Malformed,
     TooLarge,
     Unsupported,
-    Overloaded,
+    BytesInFlight,
+    LogBytes,
+    DiskFull,
+    ReleaseBacklog,
+    PendingHeap,
     Unavailable,
     BodyIncomplete,
 }
 
 impl RefusedReason {
-    pub(crate) const ALL: [RefusedReason; 6] = [
+    pub(crate) const ALL: [RefusedReason; 10] = [
         RefusedReason::Malformed,
         RefusedReason::TooLarge,
         RefusedReason::Unsupported,
-        RefusedReason::Overloaded,
+        RefusedReason::BytesInFlight,
+        RefusedReason::LogBytes,
+        RefusedReason::DiskFull,
+        RefusedReason::ReleaseBacklog,
+        RefusedReason::PendingHeap,
         RefusedReason::Unavailable,
         RefusedReason::BodyIncomplete,
     ];
@@ -201,7 +221,11 @@ impl RefusedReason {
             RefusedReason::Malformed => "malformed",
             RefusedReason::TooLarge => "too_large",
             RefusedReason::Unsupported => "unsupported",
-            RefusedReason::Overloaded => "overloaded",
+            RefusedReason::BytesInFlight => "bytes_in_flight",
+            RefusedReason::LogBytes => "log_bytes",
+            RefusedReason::DiskFull => "disk_full",
+            RefusedReason::ReleaseBacklog => "release_backlog",
+            RefusedReason::PendingHeap => "pending_heap",
             RefusedReason::Unavailable => "unavailable",
             RefusedReason::BodyIncomplete => "body_incomplete",
         }

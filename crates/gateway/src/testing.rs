@@ -14,10 +14,11 @@ use wal::{RealDisk, Wal};
 
 use crate::{
     admission::{Budget, Gate},
-    config::Shutdown,
+    config::{Shutdown, SyncPolicy},
     error::{Error, Result},
     ingest::{Effect, Ingest, Input, IsRequest, Request, Settings},
     metrics::{Conservation, Metrics},
+    progress::Progress,
     record::SpanWindow,
 };
 
@@ -52,8 +53,9 @@ impl Core {
                 age_max: day,
                 ahead_max: day,
             },
-            sync_interval: Duration::from_secs(1),
+            sync: SyncPolicy::Interval(Duration::from_secs(1)),
             log_bytes_max: u64::MAX,
+            pending_heap_bytes_max: u64::MAX,
             release_backlog_spans_max: u64::MAX,
             shutdown: Shutdown::Keep,
             is_request,
@@ -61,7 +63,7 @@ impl Core {
         let metrics = Arc::new(Metrics::default());
         let gate = Arc::new(Gate::default());
         let mut ingest = Ingest::new(wal, sampler, settings, Arc::clone(&metrics), gate);
-        ingest.recover(0, &mut |_| {})?;
+        ingest.recover(0, &Progress::default(), &mut |_| {})?;
         Ok(Core {
             ingest,
             metrics,

@@ -29,6 +29,19 @@ pub enum Observed {
     /// As `Pending`, and there are more undecided traces than `num_traces`: the next
     /// [`crate::Sampler::tick`] decides some early.
     Overflow,
+    /// A span of this trace with this id was there before: it counts once, and this copy will not come back.
+    Duplicate(Version),
+}
+
+/// Which copy of a span counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// The one that came first; its trace is undecided.
+    First,
+    /// This one, because it has an error and the one before had none; that one was here.
+    Replaces(SpanHandle),
+    /// The one that was decided with its trace.
+    Decided,
 }
 
 /// The final answer on a trace.
@@ -65,8 +78,10 @@ pub enum Trigger {
     Matched,
     /// It grew over `maximum_trace_size_bytes`.
     TooLarge,
-    /// There were more than `num_traces` undecided traces.
+    /// There were more than `num_traces` undecided traces, or they took too much memory.
     Memory,
+    /// Undecided spans kept too much of the disk.
+    Disk,
     /// The process stops.
     Shutdown,
     /// The trace had been decided, and spans arrived late.
@@ -85,6 +100,7 @@ impl Trigger {
             Self::Matched => "matched",
             Self::TooLarge => "too_large",
             Self::Memory => "memory",
+            Self::Disk => "disk",
             Self::Shutdown => "shutdown",
             Self::Late => "late",
             Self::Linked => "linked",
@@ -121,7 +137,7 @@ pub struct TraceSummary {
     pub start_time_unix_nano: u64,
     /// Latest end.
     pub end_time_unix_nano: u64,
-    /// Spans received. A span that was received twice counts twice.
+    /// Spans received. A span that was received twice counts once.
     pub n_spans: u32,
     /// Spans with status ERROR.
     pub n_error_spans: u32,

@@ -35,6 +35,7 @@ mod arrival;
 mod decided;
 mod decision;
 mod pending;
+mod recent;
 mod sampler;
 mod services;
 mod spans;
@@ -64,6 +65,7 @@ pub use crate::config::{
 };
 pub use crate::decision::{
     Decided, Decision, Observed, PolicyIndex, RecordedDecision, SpanHandle, TraceSummary, Trigger,
+    Version,
 };
 pub use crate::error::{Error, Result, ValueProblem};
 pub use crate::findings::{Finding, Severity, Step};

@@ -1,7 +1,7 @@
 //! Undecided traces.
 //!
-//! Limits: 184 bytes per trace here, plus its entry in the map by id and its list of services: at
-//! most 256 bytes in all, and 32 to 48 bytes per span. Memory of decided traces is used again for
+//! Limits: 192 bytes per trace here, plus its entry in the map by id and its list of services: at
+//! most 256 bytes in all, and 32 to 59 bytes per span. Memory of decided traces is used again for
 //! new ones and not given back.
 
 use std::collections::HashMap;
@@ -67,7 +67,7 @@ pub(crate) struct Trace {
 }
 
 const _: () = assert!(
-    size_of::<Trace>() <= 184,
+    size_of::<Trace>() <= 192,
     "part of the budget of 256 bytes per trace"
 );
 
@@ -106,6 +106,17 @@ impl Trace {
         };
         self.root = Some(self.root.map_or(root, |earliest| earliest.min(root)));
         self.n_roots = self.n_roots.saturating_add(1);
+    }
+
+    /// Another copy of a span takes the place of the one before. Gives where that one was.
+    pub(crate) fn replace(&mut self, place: usize, handle: SpanHandle) -> SpanHandle {
+        let before = self.spans.replace(place, handle);
+        if let Some(root) = &mut self.root
+            && root.handle == before
+        {
+            root.handle = handle;
+        }
+        before
     }
 
     /// Widens the trace's times. A start of 0 is not set and does not count.
@@ -246,6 +257,16 @@ impl PendingTraces {
         &mut self.traces[slot]
     }
 
+    /// All undecided traces, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Trace> {
+        self.by_id.values().map(|slot| &self.traces[*slot])
+    }
+
+    /// A trace, and the hash of span ids.
+    pub(crate) fn trace_and_hash(&mut self, slot: Slot) -> (&mut Trace, &KeyedState) {
+        (&mut self.traces[slot], self.by_id.hasher())
+    }
+
     /// Moves a trace to an earlier due time; never to a later one. Whether it was moved.
     pub(crate) fn hasten(&mut self, slot: Slot, due_unix_nano: u64) -> bool {
         if due_unix_nano >= self.traces[slot].due_unix_nano {
@@ -286,6 +307,11 @@ impl PendingTraces {
         self.by_id.remove(&trace.trace_id);
         self.last = None;
         trace
+    }
+
+    /// Of the traces themselves, without room for more.
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.len() * (size_of::<Trace>() + size_of::<(TraceId, Slot)>())
     }
 
     /// Of the traces themselves; what their spans hold is counted by the caller.

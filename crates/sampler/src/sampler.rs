@@ -11,13 +11,14 @@ use crate::atoms::AtomSet;
 use crate::config::{Config, SamplingStrategy};
 use crate::decided::{DecidedTraces, Remembered};
 use crate::decision::{
-    Decided, Observed, PolicyIndex, RecordedDecision, SpanHandle, TraceSummary, Trigger,
+    Decided, Observed, PolicyIndex, RecordedDecision, SpanHandle, TraceSummary, Trigger, Version,
 };
 use crate::error::{Error, Result};
 use crate::ottl::ResourceTruths;
 use crate::pending::{PendingTraces, Slot, Trace};
+use crate::recent::RecentSpans;
 use crate::services::{ServiceId, Services};
-use crate::spans::PendingSpan;
+use crate::spans::{Added, PendingSpan};
 use crate::verdict::{Evidence, Judgement, Policies};
 
 /// Groups spans by trace and decides each trace once.
@@ -33,6 +34,7 @@ pub struct Sampler {
     services: Services,
     pending: PendingTraces,
     decided: DecidedTraces,
+    recent: RecentSpans,
     decision_wait_nanos: u64,
     root_wait_nanos: Option<u64>,
     n_traces_max: usize,
@@ -48,7 +50,8 @@ pub struct Sampler {
     /// Heap of the pending traces' lists.
     list_bytes: usize,
     n_unreadable: u64,
-    orphan_scratch: Vec<SpanId>,
+    id_scratch: Vec<SpanId>,
+    error_id_scratch: Vec<SpanId>,
 }
 
 /// What policies and summaries need of a resource, for all spans that come under it.
@@ -71,6 +74,8 @@ pub struct Stats {
     pub n_bytes: u64,
     /// Heap of the sampler, estimated: undecided traces, spans, remembered decisions and names.
     pub heap_bytes: u64,
+    /// The part of it that undecided traces and their spans are using; a decision gives it back.
+    pub pending_heap_bytes: u64,
     /// Spans whose attributes could not be read to the end and so satisfied no attribute policy; 0
     /// as long as only checked export requests are observed.
     pub n_unreadable: u64,
@@ -97,6 +102,7 @@ impl Sampler {
             services: Services::new(),
             pending: PendingTraces::new(),
             decided: DecidedTraces::new(config),
+            recent: RecentSpans::new(),
             decision_wait_nanos: nanos(config.decision_wait),
             root_wait_nanos: config.decision_wait_after_root_received.map(nanos),
             n_traces_max: usize::try_from(config.num_traces).unwrap_or(usize::MAX),
@@ -109,7 +115,8 @@ impl Sampler {
             n_bytes: 0,
             list_bytes: 0,
             n_unreadable: 0,
-            orphan_scratch: Vec::new(),
+            id_scratch: Vec::new(),
+            error_id_scratch: Vec::new(),
         })
     }
 
@@ -150,8 +157,8 @@ impl Sampler {
         let trace_id = summary.trace_id;
         let slot = match self.pending.find(&trace_id) {
             Some(slot) => slot,
-            None => match self.decided.recall(&trace_id) {
-                Some(Remembered { decision, policy }) => return Observed::Late(decision, policy),
+            None => match self.recall(summary) {
+                Some(observed) => return observed,
                 None => {
                     let due_unix_nano = now_unix_nano.saturating_add(self.decision_wait_nanos);
                     self.pending.open(trace_id, now_unix_nano, due_unix_nano)
@@ -159,10 +166,15 @@ impl Sampler {
             },
         };
         if self.judges_on_arrival {
+            // Before the span is added: the batch before this one is judged without it.
             self.begin_batch(slot, facts.batch, now_unix_nano);
         }
+        if let Added::Known(place) = self.keep(slot, summary, handle, is_request) {
+            return self.see_again(slot, place, facts, span, summary, handle);
+        }
         self.fold(slot, facts, span, summary);
-        self.keep(slot, summary, handle, is_request, now_unix_nano);
+        self.count_bytes(slot, span.len() as u64);
+        self.schedule(slot, summary, handle, now_unix_nano);
         if self.judges_on_arrival {
             // For the next tick, when the batch is there.
             self.pending.hasten(slot, now_unix_nano);
@@ -172,6 +184,92 @@ impl Sampler {
         } else {
             Observed::Pending
         }
+    }
+
+    /// A span of a decided trace is late, or was there before; `None` where nothing is known of either.
+    fn recall(&mut self, summary: &SpanSummary<'_>) -> Option<Observed> {
+        let SpanSummary {
+            trace_id, span_id, ..
+        } = *summary;
+        let is_error = summary.status_code == StatusCode::Error;
+        let remembered = self.decided.recall(&trace_id);
+        let known = self.recent.find(&trace_id, span_id);
+        // An error is not lost because a copy without it came first: it follows the decision.
+        if known.is_some_and(|known| known.is_error || !is_error || remembered.is_none()) {
+            return Some(Observed::Duplicate(Version::Decided));
+        }
+        let Remembered { decision, policy } = remembered?;
+        self.recent.add_late(trace_id, span_id, is_error);
+        Some(Observed::Late(decision, policy))
+    }
+
+    /// Where undecided spans are whose record is before this position, in no order. Looks at every undecided span.
+    pub fn pending_before(&self, position: u64, out: &mut Vec<SpanHandle>) {
+        let handles = self.pending.iter().flat_map(|trace| trace.spans.handles());
+        out.extend(handles.filter(|handle| handle.position < position));
+    }
+
+    /// The bytes of an undecided span have another place now. Gives the one before; `None` if it is not pending.
+    pub fn relocate(
+        &mut self,
+        summary: &SpanSummary<'_>,
+        handle: SpanHandle,
+    ) -> Option<SpanHandle> {
+        let slot = self.pending.find(&summary.trace_id)?;
+        let (trace, hash) = self.pending.trace_and_hash(slot);
+        let place = trace.spans.find(summary.span_id, hash)?;
+        Some(trace.replace(place, handle))
+    }
+
+    /// Recovery: takes note of a span that was received at this time, although its record is a later one. Its trace
+    /// waits from that time on.
+    pub fn observe_carried(
+        &mut self,
+        facts: &ResourceFacts,
+        span: &[u8],
+        summary: &SpanSummary<'_>,
+        handle: SpanHandle,
+        is_request: bool,
+        received_unix_nano: u64,
+    ) -> Observed {
+        let observed = self.observe(facts, span, summary, handle, is_request, received_unix_nano);
+        if matches!(observed, Observed::Pending | Observed::Overflow)
+            && let Some(slot) = self.pending.find(&summary.trace_id)
+        {
+            let trace = self.pending.trace_mut(slot);
+            trace.first_seen_unix_nano = trace.first_seen_unix_nano.min(received_unix_nano);
+            let due_unix_nano = received_unix_nano.saturating_add(self.decision_wait_nanos);
+            self.pending.hasten(slot, due_unix_nano);
+        }
+        observed
+    }
+
+    /// Recovery: a span followed the decision on its trace, as it was recorded, and is not observed.
+    pub fn recall_late(&mut self, summary: &SpanSummary<'_>) {
+        let is_error = summary.status_code == StatusCode::Error;
+        self.recent
+            .add_late(summary.trace_id, summary.span_id, is_error);
+    }
+
+    /// Of copies of one span the first counts, unless a later one has an error and it had none.
+    fn see_again(
+        &mut self,
+        slot: Slot,
+        place: usize,
+        facts: &ResourceFacts,
+        span: &[u8],
+        summary: &SpanSummary<'_>,
+        handle: SpanHandle,
+    ) -> Observed {
+        let trace = self.pending.trace_mut(slot);
+        let is_error = summary.status_code == StatusCode::Error;
+        if !is_error || trace.spans.is_error(place) {
+            return Observed::Duplicate(Version::First);
+        }
+        trace.spans.set_error(place);
+        let before = trace.replace(place, handle);
+        self.fold(slot, facts, span, summary);
+        Observed::Duplicate(Version::Replaces(before))
     }
 
     /// Folds what policies and the summary need of a span into its trace.
@@ -192,9 +290,6 @@ impl Sampler {
         if summary.status_code == StatusCode::Error {
             trace.n_error_spans = trace.n_error_spans.saturating_add(1);
         }
-        let n_bytes = span.len() as u64;
-        trace.n_bytes += n_bytes;
-        self.n_bytes += n_bytes;
         if let Some(service) = facts.service {
             let before = trace.services_heap_bytes();
             trace.add_service(service);
@@ -202,34 +297,48 @@ impl Sampler {
         }
     }
 
-    /// Keeps the span's place for the release, and sees to the trace's due time.
+    fn count_bytes(&mut self, slot: Slot, n_bytes: u64) {
+        self.pending.trace_mut(slot).n_bytes += n_bytes;
+        self.n_bytes += n_bytes;
+    }
+
+    /// Keeps the span's place for the release, unless a span with its id is there.
     fn keep(
         &mut self,
         slot: Slot,
         summary: &SpanSummary<'_>,
         handle: SpanHandle,
         is_request: bool,
-        now_unix_nano: u64,
-    ) {
-        let SpanSummary {
-            span_id,
-            parent_span_id,
-            start_time_unix_nano,
-            ..
-        } = *summary;
-        let trace = self.pending.trace_mut(slot);
-        let before = trace.spans.heap_bytes();
-        trace.spans.push(PendingSpan {
-            span_id,
-            parent_span_id,
+    ) -> Added {
+        let span = PendingSpan {
+            span_id: summary.span_id,
+            parent_span_id: summary.parent_span_id,
             handle,
             is_request,
-        });
+        };
+        let is_error = summary.status_code == StatusCode::Error;
+        let (trace, hash) = self.pending.trace_and_hash(slot);
+        let before = trace.spans.heap_bytes();
+        let added = trace.spans.add(span, is_error, hash);
         self.list_bytes += trace.spans.heap_bytes() - before;
-        self.n_spans += 1;
+        if added == Added::New {
+            self.n_spans += 1;
+        }
+        added
+    }
+
+    /// Sees to the due time of a trace with a new span.
+    fn schedule(
+        &mut self,
+        slot: Slot,
+        summary: &SpanSummary<'_>,
+        handle: SpanHandle,
+        now_unix_nano: u64,
+    ) {
+        let trace = self.pending.trace_mut(slot);
         let is_too_large = self.trace_bytes_max.is_some_and(|max| trace.n_bytes > max);
-        if parent_span_id.is_none() {
-            trace.add_root(start_time_unix_nano, handle);
+        if summary.parent_span_id.is_none() {
+            trace.add_root(summary.start_time_unix_nano, handle);
             if let Some(root_wait_nanos) = self.root_wait_nanos {
                 let due_unix_nano = now_unix_nano.saturating_add(root_wait_nanos);
                 let is_sooner = match &mut trace.arrival {
@@ -307,6 +416,20 @@ impl Sampler {
         }
     }
 
+    /// Decides the trace that is due next, early, for this reason; is there one?
+    pub fn decide_next(
+        &mut self,
+        trigger: Trigger,
+        now_unix_nano: u64,
+        out: &mut Vec<Decided>,
+    ) -> bool {
+        let Some(trace) = self.pending.take_next() else {
+            return false;
+        };
+        out.push(self.decide(trace, trigger, now_unix_nano));
+        true
+    }
+
     /// Recovery: decides a trace as it was decided before, with the spans observed so far.
     ///
     /// A trace that is not pending is only remembered: its spans were released before.
@@ -359,7 +482,11 @@ impl Sampler {
         self.n_spans -= trace.spans.len() as u64;
         self.n_bytes -= trace.n_bytes;
         self.list_bytes -= trace.spans.heap_bytes() + trace.services_heap_bytes();
-        let n_orphans = trace.spans.count_orphans(&mut self.orphan_scratch);
+        trace.spans.sorted_ids(&mut self.id_scratch);
+        trace.spans.sorted_error_ids(&mut self.error_id_scratch);
+        self.recent
+            .add_trace(trace.trace_id, &self.id_scratch, &self.error_id_scratch);
+        let n_orphans = trace.spans.count_orphans(&self.id_scratch);
         let start_is_set = trace.start_time_unix_nano != u64::MAX;
         Decided {
             trace_id: trace.trace_id,
@@ -425,12 +552,14 @@ impl Sampler {
         let heap_bytes = self.pending.heap_bytes()
             + self.list_bytes
             + self.decided.heap_bytes()
+            + self.recent.heap_bytes()
             + self.services.heap_bytes();
         Stats {
             n_traces: self.pending.len() as u64,
             n_spans: self.n_spans,
             n_bytes: self.n_bytes,
             heap_bytes: heap_bytes as u64,
+            pending_heap_bytes: (self.pending.used_bytes() + self.list_bytes) as u64,
             n_unreadable: self.n_unreadable,
             n_policies_failed: self.policies.n_failed(),
         }

@@ -101,4 +101,4 @@ pub use crate::reader::Reader;
 pub use crate::records::Records;
 pub use crate::recover::Recovery;
 pub use crate::sync::SyncHandle;
-pub use crate::wal::{Segment, Wal};
+pub use crate::wal::{Folder, Segment, Wal};

@@ -1,7 +1,7 @@
 //! The writer: one for a log, it owns the folder.
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::config::Config;
@@ -67,14 +67,27 @@ impl<D: Disk> Wal<D> {
     /// the disk's.
     pub fn open(config: Config, disk: D) -> Result<(Self, Recovery)> {
         config.validate()?;
+        let folder = Folder::lock(&config.directory, disk)?;
+        Self::open_in(folder, config)
+    }
+
+    /// As [`Wal::open`], in a folder that is locked already; that of the configuration is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// As [`Wal::open`].
+    pub fn open_in(folder: Folder<D>, config: Config) -> Result<(Self, Recovery)> {
+        config.validate()?;
         let Config {
-            directory,
+            directory: _,
             segment_bytes,
             record_bytes_max,
         } = config;
-        disk.create_directory(&directory)
-            .map_err(|source| Error::io(Operation::Create, &directory, source))?;
-        let lock = lock(&disk, &directory)?;
+        let Folder {
+            disk,
+            directory,
+            lock,
+        } = folder;
         let Recovered {
             kept,
             next_segment,
@@ -376,6 +389,33 @@ impl<D: Disk> Wal<D> {
         handle.sync()?;
         self.forget_synced();
         Ok(())
+    }
+}
+
+/// A log's folder that no other process can open.
+#[derive(Debug)]
+pub struct Folder<D: Disk = RealDisk> {
+    disk: D,
+    directory: PathBuf,
+    lock: D::Lock,
+}
+
+impl<D: Disk> Folder<D> {
+    /// Creates the folder if it is not there, and locks it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Locked`] if another process has it, or the disk's.
+    pub fn lock(directory: &Path, disk: D) -> Result<Self> {
+        disk.create_directory(directory)
+            .map_err(|source| Error::io(Operation::Create, directory, source))?;
+        let lock = lock(&disk, directory)?;
+        let directory = directory.to_owned();
+        Ok(Self {
+            disk,
+            directory,
+            lock,
+        })
     }
 }
 

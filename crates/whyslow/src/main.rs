@@ -78,10 +78,13 @@ fn main() -> ExitCode {
 }
 
 fn block_on(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
-    tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .build()?
-        .block_on(Box::pin(command))
+        .build()?;
+    let result = runtime.block_on(Box::pin(command));
+    // Nothing that still blocks a thread keeps a process that was told to go.
+    runtime.shutdown_background();
+    result
 }
 
 /// Log lines go to standard error; `RUST_LOG` overrides the level. Commands that talk to a person

@@ -21,7 +21,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use gateway::{Clock, Handle, Start};
 use lake::{Lake, Location, Mode};
-use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use crate::config::{self, Config, Warning};
@@ -46,17 +46,30 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let loaded = config::load(args.config.as_deref())?;
     tell(&loaded.warnings);
-    let service = Service::start(loaded.config).await?;
+    let mut signals = Signals::listen()?;
+    let deadline = loaded.config.gateway.intake.shutdown_deadline;
+    let service = tokio::select! {
+        started = Service::start(loaded.config) => started?,
+        () = signals.next() => {
+            anyhow::bail!("stopped by a signal before it was ready; the log is as it was")
+        }
+    };
     service.announce();
-    wait_for_signal().await?;
-    tracing::info!("stopping: open requests finish, rows are committed");
+    signals.next().await;
+    tracing::info!(
+        ?deadline,
+        "stopping: open requests finish, rows are committed"
+    );
     // Whoever asks a second time wants out now; what is acknowledged is in the log.
     tokio::select! {
         stopped = service.stop() => stopped,
-        signal = wait_for_signal() => {
-            signal?;
+        () = signals.next() => {
             anyhow::bail!("stopped at once by a second signal; the next start takes the rest from the log")
         }
+        () = tokio::time::sleep(deadline) => anyhow::bail!(
+            "not everything was stored within {deadline:?} (`intake::shutdown_deadline`); the next start \
+             takes the rest from the log"
+        ),
     }
 }
 
@@ -84,6 +97,9 @@ impl Service {
     /// The composition: every stage and what connects it, in the order of the route.
     pub(crate) async fn start(config: Config) -> anyhow::Result<Self> {
         let log_directory = Path::new(&config.log.directory);
+        // First of all: a second process on this folder must not get as far as its ports or tables.
+        let folder = wal::Folder::lock(log_directory, wal::RealDisk)
+            .context("open the log (`extensions::write_ahead_log::directory`)")?;
         let instance = instance::read_or_create(log_directory)?;
         let location = Location::parse(&config.lake.path)?;
         let tables = location.root_url().to_string();
@@ -96,6 +112,13 @@ impl Service {
         let store = Store::open(&lake, &instance, config.lake.clone(), &config.redact).await?;
         let store_metrics = store.metrics();
 
+        // 10. query, before the rest: it answers, and says how far the replay is, while that runs
+        let engine_config = config.query.clone().unwrap_or_default();
+        let engine = Arc::new(query::Engine::new(Arc::clone(&lake), &engine_config)?);
+        let refresher = tokio::spawn(refresh(Arc::clone(&lake)));
+        let ops = ops::Ops::new(store_metrics);
+        let listeners = ops::listen(&config, &engine, &ops).await?;
+
         // 1. receive, 2. admit, 3. append, 4. index, 5. decide, 6. release
         let (gateway, releases) = gateway::start(Start {
             config: config.gateway,
@@ -103,48 +126,26 @@ impl Service {
                 segment_bytes: config.log.segment_bytes,
                 ..wal::Config::in_directory(log_directory)
             },
+            folder: Some(folder),
             sampler: config.sampler,
             is_request: correlate::is_request_span,
             committed_through: store.committed_through(),
             clock: Clock::system(),
+            progress: Arc::clone(&ops.progress),
         })
         .await?;
+        ops.started(gateway.clone());
         let store = tokio::spawn(store.run(releases, gateway.clone()));
 
-        // 10. query
-        let engine_config = config.query.clone().unwrap_or_default();
-        let engine = Arc::new(query::Engine::new(Arc::clone(&lake), &engine_config)?);
-        let refresher = tokio::spawn(refresh(Arc::clone(&lake)));
-        let ops = ops::Ops {
-            gateway: gateway.clone(),
-            store: store_metrics,
-        };
-        let mut servers = Vec::new();
-        let mut query_addr = None;
-        if let Some(query) = &config.query {
-            let listener = bind("extensions::query::endpoint", &query.endpoint.to_string()).await?;
-            query_addr = Some(listener.local_addr()?);
-            let router = query::router(Arc::clone(&engine)).merge(ops::router(ops.clone()));
-            servers.push(ops::Server::spawn(listener, router));
-        }
-        let mut health_addr = None;
-        if let Some(health) = &config.health_check {
-            let listener = bind("extensions::health_check::endpoint", &health.endpoint).await?;
-            health_addr = Some(listener.local_addr()?);
-            servers.push(ops::Server::spawn(
-                listener,
-                ops::health_router(&health.path, ops),
-            ));
-        }
         Ok(Self {
             gateway,
             engine,
-            query_addr,
-            health_addr,
+            query_addr: listeners.query_addr,
+            health_addr: listeners.health_addr,
             tables,
             store,
             refresher,
-            servers,
+            servers: listeners.servers,
         })
     }
 
@@ -177,13 +178,6 @@ impl Service {
     }
 }
 
-/// Binds, or says which key to change.
-async fn bind(key: &str, endpoint: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(endpoint).await.with_context(|| {
-        format!("cannot listen on `{endpoint}`; is another process there? Change `{key}`")
-    })
-}
-
 async fn refresh(lake: Arc<Lake>) {
     let mut interval = tokio::time::interval(REFRESH);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -201,12 +195,24 @@ async fn refresh(lake: Arc<Lake>) {
     }
 }
 
-/// Ctrl-C, or what a supervisor sends.
-async fn wait_for_signal() -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
-    tokio::select! {
-        ctrl_c = tokio::signal::ctrl_c() => ctrl_c.context("listen for ctrl-c"),
-        _ = terminate.recv() => Ok(()),
+/// Ctrl-C, or what a supervisor sends. One listener for the whole run, so that no signal comes between two.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen() -> anyhow::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt()).context("listen for ctrl-c")?,
+            terminate: signal(SignalKind::terminate()).context("listen for SIGTERM")?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
     }
 }

@@ -4,6 +4,7 @@ use sampler::Decided;
 use wal::Disk;
 
 use crate::{
+    config::SyncPolicy,
     holds::SegmentCounter,
     ingest::{Effects, Ingest, Uncommitted},
     metrics,
@@ -12,9 +13,9 @@ use crate::{
 };
 
 /// Traces of one release. Bounds the work between two inputs and what a release holds in memory.
-const TRACES_PER_RELEASE_MAX: usize = 4096;
+pub(super) const TRACES_PER_RELEASE_MAX: usize = 4096;
 
-/// Late spans of one release; with the traces above, a decision record stays under 3 MiB.
+/// Late spans of one release, and copies; with the traces above, a decision record stays under 4 MiB.
 pub(super) const LATE_PER_RELEASE_MAX: usize = 65_536;
 
 impl<D: Disk> Ingest<D> {
@@ -28,9 +29,12 @@ impl<D: Disk> Ingest<D> {
         if self.unrecorded.is_empty() {
             self.sampler
                 .tick(now_unix_nano, TRACES_PER_RELEASE_MAX, &mut self.unrecorded);
+            self.hold_as_decided(0);
+            self.decide_early();
         }
         let is_full = self.unrecorded.len() >= TRACES_PER_RELEASE_MAX
-            || self.late.len() > LATE_PER_RELEASE_MAX;
+            || self.late.len() > LATE_PER_RELEASE_MAX
+            || self.duplicates.len() > LATE_PER_RELEASE_MAX;
         self.is_behind = self.record_next(now_unix_nano, effects) && is_full;
     }
 
@@ -43,7 +47,8 @@ impl<D: Disk> Ingest<D> {
     fn record_next(&mut self, now_unix_nano: u64, effects: &mut Effects<'_, D>) -> bool {
         let n_traces = self.unrecorded.len().min(TRACES_PER_RELEASE_MAX);
         let n_late = self.late.len().min(LATE_PER_RELEASE_MAX);
-        if n_traces == 0 && n_late == 0 {
+        let n_duplicates = self.duplicates.len().min(LATE_PER_RELEASE_MAX);
+        if n_traces == 0 && n_late == 0 && n_duplicates == 0 {
             return false;
         }
         let mut traces = Vec::with_capacity(n_traces);
@@ -63,10 +68,11 @@ impl<D: Disk> Ingest<D> {
             decided_unix_nano: now_unix_nano,
             traces,
             late,
+            duplicates: self.duplicates.iter().take(n_duplicates).copied().collect(),
         };
         let mut bytes = Vec::new();
         record.write(&mut bytes);
-        let is_synced_first = self.settings.sync_interval.is_zero();
+        let is_synced_first = self.settings.sync == SyncPolicy::Always;
         let appended = self.wal.append(&[&bytes]).and_then(|position| {
             if is_synced_first {
                 self.wal.sync()?;
@@ -80,6 +86,7 @@ impl<D: Disk> Ingest<D> {
                 self.last_decision = Some(position);
                 let decided: Vec<Decided> = self.unrecorded.drain(..n_traces).collect();
                 let late: Vec<LateSpan> = self.late.drain(..n_late).collect();
+                self.duplicates.drain(..n_duplicates);
                 for decided in &decided {
                     let policy = self.names.policy(&self.sampler, decided.policy);
                     self.metrics.count_decided(decided, policy);
@@ -138,9 +145,14 @@ impl<D: Disk> Ingest<D> {
         for span in plan.traces.iter().flat_map(|trace| &trace.spans) {
             counter.count(span.handle.position);
         }
-        for late in &plan.late {
-            counter.count(late.handle.position);
+        let mut late = SegmentCounter::default();
+        for span in &plan.late {
+            late.count(span.handle.position);
+            counter.count(span.handle.position);
         }
+        let late = late.into_counts();
+        self.pending.remove(&late);
+        self.decided.add_all(&late);
         let segments = counter.into_counts();
         self.uncommitted.push_back(Uncommitted {
             sequence: plan.sequence,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use otlp::{export::Signal, span::SpanSummary};
 use rustc_hash::FxBuildHasher;
-use sampler::{Observed, ResourceFacts, SpanHandle};
+use sampler::{Observed, ResourceFacts, Sampler, SpanHandle, Version};
 use wal::{Disk, Position};
 
 use crate::{
@@ -14,37 +14,58 @@ use crate::{
     record::LateSpan,
 };
 
-/// Handles of late spans that decision records of the log name.
-pub(super) type LateHandles = HashSet<SpanHandle, FxBuildHasher>;
+/// Spans that decision records of the log name by their handles: a replay does not observe them.
+#[derive(Debug, Default)]
+pub(super) struct Recorded {
+    /// They followed a decision and hold their segment.
+    pub(super) late: HashSet<SpanHandle, FxBuildHasher>,
+    /// Copies of spans that had been decided; they hold nothing.
+    pub(super) duplicates: HashSet<SpanHandle, FxBuildHasher>,
+}
 
 /// What indexing an export has found.
 #[derive(Default)]
 pub(super) struct Indexed {
-    /// Spans that hold their segment.
+    /// Spans observed.
     pub(super) n_spans: u64,
-    /// Bytes of the observed ones.
+    /// Their bytes.
     pub(super) n_bytes: u64,
+    /// Spans that hold their segment.
+    n_held: u64,
+}
+
+/// Where an export comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source<'a> {
+    /// From a sender, now.
+    Sender,
+    /// From the log.
+    Replay(&'a Recorded),
+    /// From the log, where its spans may stand in an older record too.
+    Carried,
+}
+
+/// A span as it was observed.
+struct Seen<'a> {
+    summary: &'a SpanSummary<'a>,
+    handle: SpanHandle,
+    is_request: bool,
+    n_bytes: usize,
 }
 
 impl<D: Disk> Ingest<D> {
-    /// Observes the spans of an export at the time it was received. On replay, `recorded_late` names spans
-    /// that a decision record takes by handle: they hold their segment and are not observed.
+    /// Observes the spans of an export at the time it was received.
     pub(super) fn index(
         &mut self,
         position: Position,
         received_unix_nano: u64,
         body: &[u8],
-        recorded_late: Option<&LateHandles>,
+        source: Source<'_>,
     ) -> Indexed {
         let mut indexed = Indexed::default();
-        let result = self.observe_all(
-            position,
-            received_unix_nano,
-            body,
-            recorded_late,
-            &mut indexed,
-        );
-        self.holds.add(position.segment(), indexed.n_spans);
+        let result = self.observe_all(position, received_unix_nano, body, source, &mut indexed);
+        self.pending
+            .add(position.segment(), indexed.n_held, indexed.n_bytes);
         if let Err(error) = result {
             // The same bytes passed the check, so this is our fault, not the sender's.
             tracing::error!(
@@ -62,7 +83,7 @@ impl<D: Disk> Ingest<D> {
         position: Position,
         received_unix_nano: u64,
         body: &[u8],
-        recorded_late: Option<&LateHandles>,
+        source: Source<'_>,
         indexed: &mut Indexed,
     ) -> Result<()> {
         let unreadable = |source| Error::Export { position, source };
@@ -83,13 +104,17 @@ impl<D: Disk> Ingest<D> {
                 position: position.as_u64(),
                 offset: at.offset,
             };
-            if recorded_late.is_some_and(|late| late.contains(&handle)) {
-                indexed.n_spans = indexed.n_spans.saturating_add(1);
+            let summary = SpanSummary::read(at.span).map_err(unreadable)?;
+            if self.is_known(source, &summary, handle, indexed) {
                 continue;
             }
-            let summary = SpanSummary::read(at.span).map_err(unreadable)?;
             let is_request = (self.settings.is_request)(&summary, at.scope, at.span);
-            let observed = self.sampler.observe(
+            let observe = match source {
+                Source::Sender | Source::Replay(_) => Sampler::observe,
+                Source::Carried => Sampler::observe_carried,
+            };
+            let observed = observe(
+                &mut self.sampler,
                 &facts,
                 at.span,
                 &summary,
@@ -99,23 +124,92 @@ impl<D: Disk> Ingest<D> {
             );
             indexed.n_spans = indexed.n_spans.saturating_add(1);
             indexed.n_bytes = indexed.n_bytes.saturating_add(at.span.len() as u64);
-            match observed {
-                Observed::Pending => {}
-                Observed::Overflow => self.is_behind = true,
-                Observed::Late(decision, policy) => {
-                    self.metrics.count_late(decision, at.span.len());
-                    let policy = self.names.policy(&self.sampler, policy);
-                    let trace_id = summary.trace_id;
-                    self.late.push(LateSpan {
-                        trace_id,
-                        handle,
-                        decision,
-                        policy,
-                        is_request,
-                    });
-                }
+            let seen = Seen {
+                summary: &summary,
+                handle,
+                is_request,
+                n_bytes: at.span.len(),
+            };
+            if self.note(observed, &seen, source) {
+                indexed.n_held = indexed.n_held.saturating_add(1);
             }
         }
         Ok(())
+    }
+
+    /// Is this span of the log not to be observed, because a decision record or an older record has it?
+    fn is_known(
+        &mut self,
+        source: Source<'_>,
+        summary: &SpanSummary<'_>,
+        handle: SpanHandle,
+        indexed: &mut Indexed,
+    ) -> bool {
+        let holds = match source {
+            Source::Sender => return false,
+            Source::Replay(recorded) if recorded.duplicates.contains(&handle) => false,
+            Source::Replay(recorded) if recorded.late.contains(&handle) => {
+                self.sampler.recall_late(summary);
+                true
+            }
+            Source::Replay(_) => return false,
+            Source::Carried => match self.sampler.relocate(summary, handle) {
+                Some(before) => self.takes_hold_of(before, handle),
+                None => return false,
+            },
+        };
+        if holds {
+            indexed.n_held = indexed.n_held.saturating_add(1);
+        }
+        true
+    }
+
+    /// Takes note of what became of a span; does it hold its segment?
+    fn note(&mut self, observed: Observed, seen: &Seen<'_>, source: Source<'_>) -> bool {
+        match observed {
+            Observed::Pending => true,
+            Observed::Overflow => {
+                self.is_behind = true;
+                true
+            }
+            Observed::Duplicate(version) => {
+                // A replay counts what is pending, not what was received.
+                if matches!(source, Source::Sender) {
+                    self.metrics.count_duplicate(seen.n_bytes);
+                }
+                match version {
+                    Version::First => false,
+                    Version::Replaces(before) => self.takes_hold_of(before, seen.handle),
+                    Version::Decided => {
+                        self.duplicates.push(seen.handle);
+                        false
+                    }
+                }
+            }
+            Observed::Late(decision, policy) => {
+                self.metrics.count_late(decision, seen.n_bytes);
+                let policy = self.names.policy(&self.sampler, policy);
+                self.late.push(LateSpan {
+                    trace_id: seen.summary.trace_id,
+                    handle: seen.handle,
+                    decision,
+                    policy,
+                    is_request: seen.is_request,
+                });
+                true
+            }
+        }
+    }
+
+    /// A copy of a span takes the place of another, which holds its segment no more. Does the copy hold one beyond
+    /// that?
+    fn takes_hold_of(&mut self, before: SpanHandle, handle: SpanHandle) -> bool {
+        let segment = Position::from_u64(before.position).segment();
+        // The holds of this record are added when all of it is indexed.
+        let is_same = segment == Position::from_u64(handle.position).segment();
+        if !is_same {
+            self.pending.remove(&vec![(segment, 1)]);
+        }
+        !is_same
     }
 }

@@ -1,9 +1,11 @@
 //! Replay: the log's records are fed again, before any listener opens.
 //!
-//! Two passes. The first collects the late spans that decision records name. The second observes every
+//! Two passes. The first collects the late spans and the copies that decision records name. The second observes every
 //! export at the time it was received, without ticking, and applies every recorded decision: what was
 //! decided is never decided again. A release that storage has not committed is handed on again under the
 //! same sequence; what stays undecided goes on as pending.
+//!
+//! A span that was carried forward has two records for a while; the later one only tells where it is now.
 //!
 //! Spans may be missing from a committed release, because their segments were deleted; they are never
 //! missing from one that is not committed, because it holds them.
@@ -13,13 +15,18 @@ use wal::{Disk, Position};
 
 use crate::{
     error::{Error, Result},
-    ingest::{Effect, Effects, Ingest, index::LateHandles},
+    ingest::{
+        Effect, Effects, Ingest,
+        index::{Recorded, Source},
+        pressure,
+    },
     metrics::Amount,
+    progress::Progress,
     record::{DecisionRecord, Record},
 };
 
 impl<D: Disk> Ingest<D> {
-    /// Replays the log. Storage has committed the releases through `committed_through` (0: none).
+    /// Replays the log, and says how far it is. Storage has committed the releases through `committed_through` (0: none).
     ///
     /// # Errors
     ///
@@ -27,22 +34,37 @@ impl<D: Disk> Ingest<D> {
     pub(crate) fn recover(
         &mut self,
         committed_through: i64,
+        progress: &Progress,
         effects: &mut Effects<'_, D>,
     ) -> Result<()> {
-        let mut late = self.find_recorded_late()?;
+        // Each record is read twice.
+        progress.begin(self.wal.bytes_on_disk().saturating_mul(2));
+        let mut recorded = self.find_recorded(progress)?;
         let mut records = self.wal.iter();
         while let Some((position, bytes)) = records.next_record().map_err(unreadable)? {
+            progress.advance(bytes.len() as u64);
             match Record::read(bytes).map_err(|problem| Error::Record { position, problem })? {
                 Record::Export {
                     signal: otlp::export::Signal::Traces,
                     received_unix_nano,
                     body,
                 } => {
-                    self.index(position, received_unix_nano, body, Some(&late));
+                    let source = Source::Replay(&recorded);
+                    self.index(position, received_unix_nano, body, source);
                 }
                 Record::Export { .. } => {}
+                Record::Carried {
+                    received_unix_nano,
+                    body,
+                } => {
+                    self.index(position, received_unix_nano, body, Source::Carried);
+                }
+                Record::Sequence(sequence) => {
+                    self.last_decision = Some(position);
+                    self.next_sequence = self.next_sequence.max(sequence.saturating_add(1));
+                }
                 Record::Decision(record) => {
-                    self.replay(position, record, committed_through, &mut late, effects);
+                    self.replay(position, record, committed_through, &mut recorded, effects);
                 }
             }
         }
@@ -64,17 +86,21 @@ impl<D: Disk> Ingest<D> {
         Ok(())
     }
 
-    fn find_recorded_late(&self) -> Result<LateHandles> {
-        let mut late = LateHandles::default();
+    fn find_recorded(&self, progress: &Progress) -> Result<Recorded> {
+        let mut recorded = Recorded::default();
         let mut records = self.wal.iter();
         while let Some((position, bytes)) = records.next_record().map_err(unreadable)? {
+            progress.advance(bytes.len() as u64);
             let record =
                 Record::read(bytes).map_err(|problem| Error::Record { position, problem })?;
             if let Record::Decision(record) = record {
-                late.extend(record.late.iter().map(|late| late.handle));
+                recorded
+                    .late
+                    .extend(record.late.iter().map(|late| late.handle));
+                recorded.duplicates.extend(record.duplicates);
             }
         }
-        Ok(late)
+        Ok(recorded)
     }
 
     /// Applies one recorded release.
@@ -83,7 +109,7 @@ impl<D: Disk> Ingest<D> {
         position: Position,
         record: DecisionRecord,
         committed_through: i64,
-        recorded_late: &mut LateHandles,
+        recorded: &mut Recorded,
         effects: &mut Effects<'_, D>,
     ) {
         let DecisionRecord {
@@ -91,6 +117,7 @@ impl<D: Disk> Ingest<D> {
             decided_unix_nano,
             traces,
             mut late,
+            duplicates: _,
         } = record;
         let mut decided = Vec::with_capacity(traces.len());
         for trace in &traces {
@@ -103,6 +130,9 @@ impl<D: Disk> Ingest<D> {
             };
             self.sampler.apply(&recorded, &mut decided);
         }
+        let counts = pressure::count(&decided).into_counts();
+        self.pending.remove(&counts);
+        self.decided.add_all(&counts);
         // Those whose segment was deleted hold nothing and were committed.
         let first_segment = self
             .wal
@@ -111,7 +141,7 @@ impl<D: Disk> Ingest<D> {
             .map_or(0, |segment| segment.number);
         late.retain(|late| {
             let is_kept = Position::from_u64(late.handle.position).segment() >= first_segment;
-            is_kept && recorded_late.remove(&late.handle)
+            is_kept && recorded.late.remove(&late.handle)
         });
         self.last_decision = Some(position);
         let plan = self.plan(sequence, decided_unix_nano, decided, late);

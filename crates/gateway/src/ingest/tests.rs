@@ -1,5 +1,10 @@
 //! The core on a simulated disk with given time.
 
+mod carry;
 mod crash;
+mod damage;
+mod duplicates;
 mod harness;
+mod pressure;
 mod route;
+mod sync;

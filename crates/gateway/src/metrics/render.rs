@@ -65,6 +65,16 @@ impl Metrics {
             let labels = [("reason", reason.as_str())];
             text.sample("gateway_exports_refused_total", &labels, load(n_exports));
         }
+        text.gauge(
+            "gateway_connections",
+            "Open connections of senders.",
+            load(&self.connections),
+        );
+        text.single_counter(
+            "gateway_connections_refused_total",
+            "Connections closed at once, because there were too many.",
+            load(&self.connections_refused),
+        );
         text.single_counter(
             "gateway_body_bytes_total",
             "Bytes of accepted export requests, uncompressed protobuf.",
@@ -125,6 +135,7 @@ impl Metrics {
             ("sampled", conservation.sampled),
             ("not_sampled", conservation.not_sampled),
             ("dropped", conservation.dropped),
+            ("duplicate", conservation.duplicate),
         ];
         for (unit, what, field) in UNITS {
             let name = format!("sampler_{unit}_total");
@@ -179,6 +190,11 @@ impl Metrics {
             "gateway_log_segments_deleted_total",
             "Segments of the log deleted after their traces were stored.",
             load(&self.segments_deleted),
+        );
+        text.single_counter(
+            "gateway_log_spans_carried_total",
+            "Undecided spans appended again, so that their segment can be deleted.",
+            load(&self.spans_carried),
         );
         let gauges = [
             (

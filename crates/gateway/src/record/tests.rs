@@ -29,6 +29,10 @@ fn decision_record() -> DecisionRecord {
             trace(3, Some("latency")),
         ],
         late: vec![late],
+        duplicates: vec![SpanHandle {
+            position: 3,
+            offset: u32::MAX,
+        }],
     }
 }
 
@@ -40,7 +44,15 @@ fn written(record: &DecisionRecord) -> Vec<u8> {
 
 #[test]
 fn a_decision_reads_back_as_written() {
-    for record in [decision_record(), DecisionRecord::default()] {
+    let without_duplicates = DecisionRecord {
+        duplicates: Vec::new(),
+        ..decision_record()
+    };
+    for record in [
+        decision_record(),
+        without_duplicates,
+        DecisionRecord::default(),
+    ] {
         assert_eq!(
             Record::read(&written(&record)),
             Ok(Record::Decision(record))
@@ -105,4 +117,20 @@ fn an_export_reads_back_as_written() {
     assert!(Record::read(&[9]).is_err());
     assert!(Record::read(&[]).is_err());
     assert!(Record::read(&export_header(Signal::Traces, 1)[..8]).is_err());
+}
+
+#[test]
+fn carried_spans_and_the_sequence_read_back_as_written() {
+    let bytes = [&carried_header(42)[..], b"body"].concat();
+    let carried = Record::Carried {
+        received_unix_nano: 42,
+        body: b"body",
+    };
+    assert_eq!(Record::read(&bytes), Ok(carried));
+    let bytes = sequence_record(i64::MAX);
+    assert_eq!(Record::read(&bytes), Ok(Record::Sequence(i64::MAX)));
+    for n_bytes in 0..bytes.len() {
+        assert!(Record::read(&bytes[..n_bytes]).is_err(), "cut at {n_bytes}");
+    }
+    assert!(Record::read(&[&bytes[..], &[0]].concat()).is_err());
 }

@@ -51,7 +51,10 @@ async fn c01_bad_ids_are_rejected_span_by_span_and_two_are_stored() {
         panic!("one trace: {release:?}")
     };
     assert_eq!(trace.trace_id.to_hex(), "7c000001a1b2c3d4e5f60718293a4b5c");
-    assert_eq!(trace.spans.len(), 6, "two good spans, sent three times");
+    assert_eq!(trace.spans.len(), 2, "two good spans, sent three times");
+    let conservation = gateway.handle.metrics.conservation();
+    assert!(conservation.is_conserved(), "{conservation:?}");
+    assert_eq!(conservation.duplicate.n_spans, 4);
     assert_eq!(gateway.handle.metrics.n_items_rejected(Signal::Traces), 15);
 }
 

@@ -61,10 +61,12 @@ pub(crate) fn start_of(config: Config, folder: &TempDir, now: &Arc<AtomicU64>) -
     Start {
         config,
         log: wal::Config::in_directory(folder.path().join("wal")),
+        folder: None,
         sampler: serde_saphyr::from_str(sampler).unwrap(),
         is_request,
         committed_through: 0,
         clock: Clock::given(move || now.load(Ordering::SeqCst)),
+        progress: Arc::default(),
     }
 }
 

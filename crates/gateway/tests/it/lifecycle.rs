@@ -68,6 +68,7 @@ async fn shutdown_answers_open_requests_and_ends_the_releases() {
         .await;
     assert_eq!(gateway.handle.health(), Health::Ready);
     gateway.handle.shutdown().await.unwrap();
+    assert_eq!(gateway.handle.health(), Health::Stopping);
     gateway.handle.shutdown().await.unwrap();
     while gateway.releases.recv().await.is_some() {}
     let conservation = gateway.handle.metrics.conservation();

@@ -82,7 +82,9 @@ impl Model {
             Trigger::RootEnded => assert!(trace.has_root_timer && now_ms >= trace.due_ms),
             // What is due may wait for the rest of its bucket of timers.
             Trigger::Shutdown => assert!(now_ms < trace.due_ms + 68),
-            Trigger::Matched | Trigger::Late | Trigger::Linked => panic!("{:?}", decided.trigger),
+            Trigger::Matched | Trigger::Disk | Trigger::Late | Trigger::Linked => {
+                panic!("{:?}", decided.trigger)
+            }
         }
         assert_eq!(
             self.decided.insert(trace_number, decided.decision),
@@ -167,6 +169,7 @@ proptest! {
                         }
                         Observed::Pending => prop_assert!(!is_late && n_pending <= NUM_TRACES),
                         Observed::Overflow => prop_assert!(!is_late && n_pending > NUM_TRACES),
+                        Observed::Duplicate(version) => prop_assert!(false, "{:?}", version),
                     }
                 }
             }

@@ -19,6 +19,19 @@ fn a_second_open_is_refused_with_the_folder_and_a_remedy() {
 }
 
 #[test]
+fn a_folder_is_locked_before_it_is_opened() {
+    let disk = SimDisk::new(1);
+    let folder = crate::Folder::lock(std::path::Path::new(DIRECTORY), disk.clone()).unwrap();
+    assert!(open(&disk).unwrap_err().is_locked());
+    let (mut wal, _) = Wal::open_in(folder, config()).unwrap();
+    wal.append(&[b"x"]).unwrap();
+    wal.flush().unwrap();
+    assert!(open(&disk).unwrap_err().is_locked());
+    drop(wal);
+    open(&disk).unwrap();
+}
+
+#[test]
 fn records_and_positions_are_the_same_after_a_restart() {
     let disk = SimDisk::new(1);
     let (mut wal, recovery) = open(&disk).unwrap();

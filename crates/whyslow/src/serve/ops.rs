@@ -1,12 +1,14 @@
 //! What operators and orchestrators ask: `/healthz`, `/readyz`, `/metrics`.
 //!
 //! - `/healthz`: 200 while the process runs.
-//! - `/readyz`: 200 while exports can be taken, else 503 and the reason.
+//! - `/readyz`: 200 while exports can be taken, else 503 and the reason: how far the replay is, or what failed.
 //! - `/metrics`: Prometheus text; the conservation counters among them.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -17,16 +19,88 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use crate::config::Config;
 use crate::store;
 
 /// What the answers are made of.
 #[derive(Debug, Clone)]
 pub(super) struct Ops {
-    pub(super) gateway: Handle,
-    pub(super) store: Arc<store::Metrics>,
+    /// Set when it has started.
+    gateway: Arc<OnceLock<Handle>>,
+    pub(super) progress: Arc<gateway::Progress>,
+    store: Arc<store::Metrics>,
 }
 
-pub(super) fn router(ops: Ops) -> Router {
+impl Ops {
+    pub(super) fn new(store: Arc<store::Metrics>) -> Self {
+        Self {
+            gateway: Arc::default(),
+            progress: Arc::default(),
+            store,
+        }
+    }
+
+    /// The replay is over.
+    pub(super) fn started(&self, gateway: Handle) {
+        // There is one start.
+        self.gateway.set(gateway).ok();
+    }
+
+    /// Why exports cannot be taken.
+    fn not_ready(&self) -> Option<String> {
+        let Some(gateway) = self.gateway.get() else {
+            return Some(self.progress.to_string());
+        };
+        match gateway.health() {
+            Health::Ready => None,
+            Health::Stopping => Some("stopping".to_owned()),
+            Health::Unhealthy { reason } => Some(reason),
+        }
+    }
+}
+
+/// The listeners that are not OTLP's.
+#[derive(Debug)]
+pub(super) struct Listeners {
+    pub(super) query_addr: Option<SocketAddr>,
+    pub(super) health_addr: Option<SocketAddr>,
+    pub(super) servers: Vec<Server>,
+}
+
+/// Serves SQL and these answers where the configuration says so.
+pub(super) async fn listen(
+    config: &Config,
+    engine: &Arc<query::Engine>,
+    ops: &Ops,
+) -> anyhow::Result<Listeners> {
+    let mut listeners = Listeners {
+        query_addr: None,
+        health_addr: None,
+        servers: Vec::new(),
+    };
+    if let Some(query) = &config.query {
+        let listener = bind("extensions::query::endpoint", &query.endpoint.to_string()).await?;
+        listeners.query_addr = Some(listener.local_addr()?);
+        let router = query::router(Arc::clone(engine)).merge(router(ops.clone()));
+        listeners.servers.push(Server::spawn(listener, router));
+    }
+    if let Some(health) = &config.health_check {
+        let listener = bind("extensions::health_check::endpoint", &health.endpoint).await?;
+        listeners.health_addr = Some(listener.local_addr()?);
+        let router = health_router(&health.path, ops.clone());
+        listeners.servers.push(Server::spawn(listener, router));
+    }
+    Ok(listeners)
+}
+
+/// Binds, or says which key to change.
+async fn bind(key: &str, endpoint: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(endpoint).await.with_context(|| {
+        format!("cannot listen on `{endpoint}`; is another process there? Change `{key}`")
+    })
+}
+
+fn router(ops: Ops) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
@@ -35,7 +109,7 @@ pub(super) fn router(ops: Ops) -> Router {
 }
 
 /// The Collector's `health_check` extension: one path.
-pub(super) fn health_router(path: &str, ops: Ops) -> Router {
+fn health_router(path: &str, ops: Ops) -> Router {
     let path = if path.starts_with('/') {
         path.to_owned()
     } else {
@@ -45,9 +119,9 @@ pub(super) fn health_router(path: &str, ops: Ops) -> Router {
 }
 
 async fn ready(State(ops): State<Ops>) -> Response {
-    match ops.gateway.health() {
-        Health::Ready => "ready\n".into_response(),
-        Health::Unhealthy { reason } => (
+    match ops.not_ready() {
+        None => "ready\n".into_response(),
+        Some(reason) => (
             StatusCode::SERVICE_UNAVAILABLE,
             format!("not ready: {reason}\n"),
         )
@@ -56,7 +130,9 @@ async fn ready(State(ops): State<Ops>) -> Response {
 }
 
 async fn metrics(State(ops): State<Ops>) -> Response {
-    let text = ops.gateway.metrics.render_prometheus() + &ops.store.render();
+    let gateway = ops.gateway.get();
+    let gateway = gateway.map(|gateway| gateway.metrics.render_prometheus());
+    let text = gateway.unwrap_or_default() + &ops.store.render();
     (
         [(
             header::CONTENT_TYPE,
@@ -96,5 +172,26 @@ impl Server {
         if tokio::time::timeout(grace, &mut task).await.is_err() {
             task.abort();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::extract::State;
+    use axum::http::StatusCode;
+
+    use super::{Ops, metrics, ready};
+
+    /// Before the gateway runs there are answers, and they say what it is waiting for.
+    #[tokio::test]
+    async fn while_the_log_is_replayed_the_answer_is_how_far_it_is() {
+        let ops = Ops::new(Arc::default());
+        let answer = ready(State(ops.clone())).await;
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await;
+        assert_eq!(body.unwrap(), "not ready: replaying 0 %\n");
+        assert_eq!(metrics(State(ops)).await.status(), StatusCode::OK);
     }
 }

@@ -187,7 +187,7 @@ impl Rows {
 /// What the trigger says about the trace being whole.
 fn loss_flag(trigger: Trigger) -> Option<LossFlag> {
     match trigger {
-        Trigger::Memory => Some(LossFlag::DecidedEarly),
+        Trigger::Memory | Trigger::Disk => Some(LossFlag::DecidedEarly),
         Trigger::TooLarge => Some(LossFlag::TooLarge),
         Trigger::RootEnded
         | Trigger::Waited

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -58,6 +58,8 @@ pub(crate) struct Site {
     policies: &'static str,
     decision_wait: &'static str,
     shutdown: &'static str,
+    /// More keys of `intake`, each with a comma before it.
+    intake: &'static str,
 }
 
 impl Site {
@@ -68,7 +70,13 @@ impl Site {
             policies,
             decision_wait: "24h",
             shutdown: "decide",
+            intake: "",
         }
+    }
+
+    /// With these keys of `intake`, each with a comma before it.
+    pub(crate) fn with_intake(self, intake: &'static str) -> Self {
+        Self { intake, ..self }
     }
 
     /// Decides after this time, and keeps what is undecided at shutdown.
@@ -88,11 +96,16 @@ impl Site {
         self.path().join("tables")
     }
 
-    fn write_config(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
+        self.path().join("log")
+    }
+
+    pub(crate) fn write_config(&self) -> PathBuf {
         let Self {
             policies,
             decision_wait,
             shutdown,
+            intake,
             ..
         } = self;
         let root = self.path().display();
@@ -110,7 +123,7 @@ processors:
   lake: {{path: '{root}/tables', commit_interval: 200ms}}
 extensions:
   query: {{endpoint: '127.0.0.1:0'}}
-  intake: {{span_age_max: 876000h, shutdown: {shutdown}}}
+  intake: {{span_age_max: 876000h, shutdown: {shutdown}{intake}}}
   write_ahead_log: {{directory: '{root}/log', segment_bytes: 1048576}}
 service:
   extensions: [query, intake, write_ahead_log]
@@ -140,13 +153,13 @@ service:
     }
 }
 
-/// The line that says where a server listens; what came before it is skipped.
-fn ready_line(lines: &mpsc::Receiver<String>) -> String {
+/// The next line with this text; what came before it is skipped.
+fn line_with(lines: &mpsc::Receiver<String>, text: &str) -> String {
     loop {
         let line = lines
             .recv_timeout(PATIENCE)
-            .expect("the server ends or stays silent");
-        if line.contains("ready otlp_grpc=") {
+            .unwrap_or_else(|_| panic!("the server ends or stays silent, without `{text}`"));
+        if line.contains(text) {
             return line;
         }
     }
@@ -156,6 +169,7 @@ fn ready_line(lines: &mpsc::Receiver<String>) -> String {
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
+    lines: mpsc::Receiver<String>,
     pub(crate) grpc: String,
     pub(crate) http: String,
     pub(crate) query: String,
@@ -180,13 +194,14 @@ impl Server {
                 sender.send(line).ok();
             }
         });
-        let ready = ready_line(&lines);
+        let ready = line_with(&lines, "ready otlp_grpc=");
         let field = |name: &str| {
             let (_, value) = ready.split_once(&format!("{name}=\"")).unwrap();
             value.split('"').next().unwrap().to_owned()
         };
         Self {
             child,
+            lines,
             grpc: field("otlp_grpc"),
             http: field("otlp_http"),
             query: format!("http://{}", field("query")),
@@ -232,17 +247,32 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// SIGTERM, and the wait for the end.
-    pub(crate) fn stop(mut self) {
+    /// SIGTERM.
+    pub(crate) fn terminate(&self) {
         let pid = self.child.id().to_string();
         succeed(Command::new("kill").args(["-TERM", &pid]));
+    }
+
+    /// Waits for a line of the server's log.
+    pub(crate) fn says(&self, text: &str) -> String {
+        line_with(&self.lines, text)
+    }
+
+    /// SIGTERM, and the wait for the end.
+    pub(crate) fn stop(mut self) {
+        self.terminate();
+        let status = self.end();
+        assert!(status.success(), "the server ended with {status}");
+    }
+
+    /// Waits for the end.
+    pub(crate) fn end(&mut self) -> ExitStatus {
         let begin = std::time::Instant::now();
         while self.child.try_wait().unwrap().is_none() {
             assert!(begin.elapsed() < PATIENCE, "the server does not stop");
             std::thread::sleep(Duration::from_millis(20));
         }
-        let status = self.child.wait().unwrap();
-        assert!(status.success(), "the server ended with {status}");
+        self.child.wait().unwrap()
     }
 }
 

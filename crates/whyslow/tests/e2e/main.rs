@@ -12,8 +12,12 @@
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod duplicates;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod kill;
+#[cfg(test)]
+mod lifecycle;
 #[cfg(test)]
 mod oracle;

@@ -15,9 +15,10 @@ use wal::{Wal, sim::SimDisk};
 
 use crate::{
     admission::{Budget, Gate},
-    config::Shutdown,
+    config::{Shutdown, SyncPolicy},
     ingest::{Effect, Ingest, Input, Request, Settings},
     metrics::{Conservation, Metrics},
+    progress::Progress,
     record::SpanWindow,
     release::{Release, Releaser},
     status::Refusal,
@@ -126,9 +127,10 @@ fn is_request(summary: &SpanSummary<'_>, _scope: &[u8], _span: &[u8]) -> bool {
 pub(super) struct Setup {
     pub(super) policies: &'static str,
     pub(super) segment_bytes: u64,
-    pub(super) sync_interval: Duration,
+    pub(super) sync: SyncPolicy,
     pub(super) shutdown: Shutdown,
     pub(super) log_bytes_max: u64,
+    pub(super) pending_heap_bytes_max: u64,
 }
 
 impl Default for Setup {
@@ -136,9 +138,10 @@ impl Default for Setup {
         Setup {
             policies: ERRORS,
             segment_bytes: 64 << 20,
-            sync_interval: Duration::from_secs(1),
+            sync: SyncPolicy::Interval(Duration::from_secs(1)),
             shutdown: Shutdown::Keep,
             log_bytes_max: u64::MAX,
+            pending_heap_bytes_max: u64::MAX,
         }
     }
 }
@@ -181,8 +184,9 @@ impl Sim {
                 age_max: Duration::from_secs(3600),
                 ahead_max: Duration::from_secs(3600),
             },
-            sync_interval: setup.sync_interval,
+            sync: setup.sync,
             log_bytes_max: setup.log_bytes_max,
+            pending_heap_bytes_max: setup.pending_heap_bytes_max,
             release_backlog_spans_max: u64::MAX,
             shutdown: setup.shutdown,
             is_request,
@@ -211,8 +215,12 @@ impl Sim {
             budget,
         };
         let mut effects = Vec::new();
+        let progress = Progress::default();
         sim.ingest
-            .recover(committed_through, &mut |effect| effects.push(effect))?;
+            .recover(committed_through, &progress, &mut |effect| {
+                effects.push(effect);
+            })?;
+        assert!(progress.percent() > 0 || sim.ingest.reader().flushed_position().offset() <= 40);
         sim.perform(effects);
         Ok(sim)
     }

@@ -10,7 +10,7 @@ use super::harness::{
     root,
 };
 use crate::{
-    config::Shutdown,
+    config::{Shutdown, SyncPolicy},
     ingest::Input,
     metrics::Amount,
     status::{Overload, Refusal},
@@ -293,10 +293,13 @@ fn a_full_disk_refuses_and_the_decision_waits_for_room() {
 
 #[test]
 fn of_a_group_that_a_full_disk_cuts_what_is_in_the_log_is_acknowledged_and_nothing_else() {
-    for sync_interval in [Duration::ZERO, Duration::from_secs(1)] {
+    for sync in [
+        SyncPolicy::Always,
+        SyncPolicy::Interval(Duration::from_secs(1)),
+    ] {
         let setup = Setup {
             segment_bytes: 4096,
-            sync_interval,
+            sync,
             ..Setup::default()
         };
         let mut sim = Sim::new(setup);
@@ -311,7 +314,7 @@ fn of_a_group_that_a_full_disk_cuts_what_is_in_the_log_is_acknowledged_and_nothi
             .filter_map(|mut reply| reply.try_recv().unwrap().ok())
             .count() as u64;
         assert!((1..30).contains(&n_acknowledged), "{n_acknowledged} of 30");
-        let left = if sync_interval.is_zero() {
+        let left = if sync == SyncPolicy::Always {
             sim.disk.after_power_failure(7)
         } else {
             sim.disk.after_kill()
@@ -323,7 +326,7 @@ fn of_a_group_that_a_full_disk_cuts_what_is_in_the_log_is_acknowledged_and_nothi
         assert_eq!(
             sim.conservation().recovered.n_spans,
             n_acknowledged,
-            "synced every {sync_interval:?}"
+            "synced {sync:?}"
         );
     }
 }
@@ -383,7 +386,7 @@ fn a_failed_sync_closes_the_intake_until_a_restart() {
 #[test]
 fn sync_before_each_answer_survives_a_power_failure() {
     let setup = Setup {
-        sync_interval: Duration::ZERO,
+        sync: SyncPolicy::Always,
         ..Setup::default()
     };
     let mut sim = Sim::new(setup);

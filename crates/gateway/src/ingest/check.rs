@@ -1,0 +1,43 @@
+//! What must hold after every input; checked where assertions are on.
+
+use wal::Disk;
+
+use crate::ingest::Ingest;
+
+impl<D: Disk> Ingest<D> {
+    /// What must hold after every input.
+    pub(super) fn check_invariants(&self) {
+        let stats = self.sampler.stats();
+        let n_unrecorded = self
+            .unrecorded
+            .iter()
+            .map(|decided| decided.spans.len() as u64)
+            .sum::<u64>();
+        assert_eq!(
+            self.pending.n_spans(),
+            stats.n_spans.saturating_add(self.late.len() as u64),
+            "each undecided span holds its segment"
+        );
+        assert_eq!(
+            self.decided.n_spans(),
+            n_unrecorded.saturating_add(self.n_uncommitted_spans()),
+            "each decided span that is not committed holds its segment"
+        );
+        if let Some(last) = self.uncommitted.back() {
+            assert_eq!(
+                last.sequence.saturating_add(1),
+                self.next_sequence,
+                "sequences have no gaps"
+            );
+        }
+        let first_segment = self
+            .wal
+            .segments()
+            .next()
+            .map_or(0, |segment| segment.number);
+        for holds in [&self.pending, &self.decided] {
+            let held = holds.first_segment().unwrap_or(first_segment);
+            assert!(held >= first_segment, "a held segment is kept");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What happens before a limit is reached, and at it.
+
+use super::harness::{ALL, Setup, Sim, child, root};
+use crate::{
+    ingest::Input,
+    metrics::Amount,
+    status::{Overload, Refusal},
+};
+
+/// Triggers of all released traces, each with the number of its traces.
+fn triggers(sim: &Sim) -> Vec<(&'static str, usize)> {
+    let mut triggers: Vec<(&'static str, usize)> = Vec::new();
+    for trace in sim.releases.iter().flat_map(|release| &release.decided) {
+        let trigger = trace.trigger.as_str();
+        match triggers.iter_mut().find(|(known, _)| *known == trigger) {
+            Some((_, n_traces)) => *n_traces += 1,
+            None => triggers.push((trigger, 1)),
+        }
+    }
+    triggers
+}
+
+/// Scenario: undecided traces fill the log.
+/// Guarantee: the oldest are decided early, with the trigger `disk`, before anything is refused; the youngest are not.
+#[test]
+fn a_log_full_of_undecided_traces_decides_the_oldest_early_and_refuses_nothing() {
+    let setup = Setup {
+        policies: ALL,
+        segment_bytes: 4096,
+        log_bytes_max: 64 * 1024,
+        ..Setup::default()
+    };
+    let mut sim = Sim::new(setup);
+    for round in 0..25 {
+        for trace in 1..=10 {
+            let spans: Vec<_> = (0x11..0x21)
+                .map(|id| child(round * 10 + trace, id, 0x10))
+                .collect();
+            sim.send(&spans).unwrap();
+        }
+        sim.tick_after(0);
+        let committed = sim.releases.iter().map(|release| release.sequence).max();
+        if let Some(committed) = committed {
+            sim.apply(Input::Released(committed));
+        }
+        assert!(sim.gate.pass().is_ok(), "round {round}");
+    }
+    let decided = triggers(&sim);
+    assert!(matches!(decided[..], [("disk", _)]), "{decided:?}");
+    let conservation = sim.conservation();
+    assert!(conservation.pending.n_traces > 0, "the youngest wait");
+    // The same decisions are there after a restart, and no span twice.
+    let n_pending = conservation.pending;
+    let sim = sim.reopen(setup, i64::MAX);
+    assert_eq!(sim.conservation().pending, n_pending);
+}
+
+/// Scenario: everything is decided, and storage does not commit.
+/// Guarantee: nothing is decided early for the sake of the disk, since it would not help; exports are refused.
+#[test]
+fn a_log_full_of_what_storage_does_not_take_refuses_and_decides_nothing_early() {
+    let mut sim = Sim::new(Setup {
+        policies: ALL,
+        segment_bytes: 4096,
+        log_bytes_max: 32 * 1024,
+        ..Setup::default()
+    });
+    let mut n_sent = 0;
+    while sim.gate.pass().is_ok() {
+        n_sent += 1;
+        sim.send(&[root(n_sent, 0x10), child(n_sent, 0x11, 0x10)])
+            .unwrap();
+        sim.tick_after(1);
+    }
+    assert!(matches!(
+        sim.gate.pass(),
+        Err(Refusal::Overloaded(Overload::LogBytes))
+    ));
+    assert_eq!(triggers(&sim), [("root_ended", usize::from(n_sent))]);
+}
+
+/// Scenario: undecided traces take more heap than they may.
+/// Guarantee: the oldest are decided early; where the decisions cannot be recorded, exports are refused until they can.
+#[test]
+fn too_much_heap_decides_the_oldest_early_and_refuses_where_that_does_not_help() {
+    let mut sim = Sim::new(Setup {
+        policies: ALL,
+        pending_heap_bytes_max: 4096,
+        ..Setup::default()
+    });
+    for trace in 1..=40 {
+        sim.send(&[child(trace, 0x11, 0x10)]).unwrap();
+    }
+    sim.tick_after(0);
+    let decided = triggers(&sim);
+    assert!(matches!(decided[..], [("memory", 20..=35)]), "{decided:?}");
+    let first = sim.releases[0].decided[0].trace_id;
+    assert_eq!(first, otlp::testing::tid(1), "the oldest first");
+    assert!(sim.gate.pass().is_ok());
+
+    let used: usize = sim.disk.files().values().map(Vec::len).sum();
+    for trace in 41..=80 {
+        sim.send(&[child(trace, 0x11, 0x10)]).unwrap();
+    }
+    let full: usize = sim.disk.files().values().map(Vec::len).sum();
+    assert!(full > used);
+    sim.disk.set_capacity(Some(full));
+    sim.tick_after(0);
+    assert!(sim.gate.pass().is_err());
+    sim.disk.set_capacity(None);
+    sim.tick_after(0);
+    assert!(sim.gate.pass().is_ok());
+    sim.tick_after(60);
+    assert_eq!(sim.conservation().pending, Amount::default());
+}
