@@ -38,7 +38,7 @@ use crate::{
     status::{Overload, Refusal},
 };
 
-use self::names::Names;
+use self::{names::Names, recovery::DecidedAgain};
 
 /// Says whether a span describes a request to an engine, from its summary, scope and span bytes.
 pub type IsRequest = fn(&SpanSummary<'_>, scope: &[u8], span: &[u8]) -> bool;
@@ -139,6 +139,8 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     uncommitted: VecDeque<Uncommitted>,
     sync: SyncState,
     is_stopped: bool,
+    /// Only while replaying.
+    decided_again: DecidedAgain,
 }
 
 /// A release that storage has not committed.
@@ -182,6 +184,7 @@ impl<D: Disk> Ingest<D> {
             uncommitted: VecDeque::new(),
             sync: SyncState::default(),
             is_stopped: false,
+            decided_again: DecidedAgain::default(),
         }
     }
 

@@ -89,6 +89,9 @@ impl<D: Disk> Ingest<D> {
             }
             let summary = SpanSummary::read(at.span).map_err(unreadable)?;
             let is_request = (self.settings.is_request)(&summary, at.scope, at.span);
+            if self.is_decided_again(&summary.trace_id, position) {
+                self.sampler.reopen(summary.trace_id, received_unix_nano);
+            }
             let observed = self.sampler.observe(
                 &facts,
                 at.span,
