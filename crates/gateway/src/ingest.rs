@@ -403,8 +403,7 @@ impl<D: Disk> Ingest<D> {
         metrics::set(&self.metrics.log_bytes, log_bytes);
         let backlog = self.n_uncommitted_spans();
         metrics::set(&self.metrics.release_backlog_spans, backlog);
-        self.metrics
-            .set_pending(&self.sampler.stats(), &self.unrecorded);
+        self.show_pending();
         self.gate.set(if log_bytes > self.settings.log_bytes_max {
             Some(Overload::LogBytes)
         } else if backlog > self.settings.release_backlog_spans_max {

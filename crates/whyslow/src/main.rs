@@ -15,6 +15,8 @@ mod generate;
 mod replay;
 mod serve;
 mod show;
+#[cfg(test)]
+mod simulation;
 mod slow;
 mod sql;
 mod store;
@@ -36,10 +38,7 @@ const EXIT_CONFIG: u8 = 64;
 
 /// Why was the answer slow? OTLP traces in, tail sampling, Delta tables out, SQL.
 #[derive(Debug, Parser)]
-#[command(
-    version,
-    after_help = "Start here:\n  whyslow demo\n  whyslow serve"
-)]
+#[command(version, after_help = "Start here:\n  whyslow demo\n  whyslow serve")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
