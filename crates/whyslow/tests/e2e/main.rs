@@ -16,4 +16,6 @@ mod harness;
 #[cfg(test)]
 mod kill;
 #[cfg(test)]
+mod kill_load;
+#[cfg(test)]
 mod oracle;
