@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import subprocess
+from pathlib import Path
 
 from checks import Wrong, eventually
 
@@ -63,6 +64,19 @@ class Process:
             return found
 
         return eventually(lambda: f"{self.name} printed no /{pattern}/", probe, seconds)
+
+    def memory_bytes(self):
+        """Its resident memory."""
+        status = Path(f"/proc/{self._child.pid}/status").read_text(encoding="ascii")
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)) * 1024
+
+    def pause(self):
+        """Stops it without ending it: it answers nobody."""
+        self._child.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        """Lets it go on."""
+        self._child.send_signal(signal.SIGCONT)
 
     def await_end(self, seconds):
         """Waits for its end; returns the exit status."""

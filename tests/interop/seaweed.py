@@ -17,8 +17,8 @@ REGION = "us-east-1"
 class Seaweed:
     """Runs until the end of the `with` block; what it stores is thrown away."""
 
-    def __init__(self, folder, binary):
-        home = folder.below("seaweed")
+    def __init__(self, folder, binary, name="seaweed"):
+        home = folder.below(f"{name}-store")
         self._key, self._secret = secrets.token_hex(8), secrets.token_hex(16)
         config = home / "identities.json"
         config.write_text(json.dumps(self._identities()), encoding="utf-8")
@@ -32,9 +32,9 @@ class Seaweed:
         command += [f"-{part}.localSocket={home / part}.sock" for part in ("filer", "s3")]
         # Small volumes: by default each takes room for 30 GB.
         command += ["-master.volumeSizeLimitMB=64", "-volume.max=16"]
-        self._process = Process(folder, "seaweed", command)
+        self._folder, self._name, self._command, self._n_starts = folder, name, command, 0
         self._endpoint = f"http://127.0.0.1:{ports['s3']}"
-        self._await_health()
+        self.start()
         self._files = S3FileSystem(
             access_key=self._key,
             secret_key=self._secret,
@@ -43,6 +43,24 @@ class Seaweed:
             allow_bucket_creation=True,
         )
         self._files.create_dir(BUCKET)
+
+    def start(self):
+        """Starts it, or starts it again with what it has stored."""
+        self._n_starts += 1
+        self._process = Process(self._folder, f"{self._name}-store-{self._n_starts}", self._command)
+        self._await_health()
+
+    def stop(self):
+        """Ends it in good order; what it has stored is kept."""
+        self._process.stop()
+
+    def pause(self):
+        """Lets connections hang."""
+        self._process.pause()
+
+    def resume(self):
+        """Answers again."""
+        self._process.resume()
 
     def environment(self):
         """Where it is and who may use it: for the server and for `deltalake` alike."""

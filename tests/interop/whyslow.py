@@ -20,15 +20,27 @@ STATES = ("sampled", "not_sampled", "dropped", "late")
 class Whyslow:
     """Keeps every trace, and listens on free ports of the loopback interface."""
 
-    def __init__(self, folder, name, binary, tables, environment=None):
+    def __init__(self, folder, name, binary, tables, environment=None, change=None):
+        """`change`, if given, changes the pipeline before it is written."""
         self.name = name
+        self._folder = folder
+        self._environment = environment
+        self._n_starts = 0
         home = folder.below(name)
         config = home / "pipeline.yaml"
+        pipeline = _pipeline(home, tables)
+        if change:
+            change(pipeline)
         # JSON is YAML too, and needs no quoting rules.
-        config.write_text(json.dumps(_pipeline(home, tables), indent=2), encoding="utf-8")
-        self._process = Process(
-            folder, f"{name}-whyslow", [binary, "serve", "-c", config], environment
-        )
+        config.write_text(json.dumps(pipeline, indent=2), encoding="utf-8")
+        self._command = [binary, "serve", "-c", config]
+        self.start()
+
+    def start(self):
+        """Starts it in its folder, where an earlier process may have ended."""
+        self._n_starts += 1
+        log = f"{self.name}-whyslow" + (f"-{self._n_starts}" if self._n_starts > 1 else "")
+        self._process = Process(self._folder, log, self._command, self._environment)
         ready = self._process.await_line(r"\bready otlp_grpc=.*").group()
         address = dict(re.findall(r'(\w+)="([^"]*)"', ready))
         self.grpc = address["otlp_grpc"]
@@ -98,10 +110,7 @@ class Whyslow:
         expect("refused and rejected", {k: v for k, v in refusals.items() if v}, {})
         for what, n_items in sent.items():
             expect(f"{what} received", metrics[f"gateway_{what}_received_total"], n_items)
-        for unit in ("traces", "spans", "span_bytes"):
-            came = _sum(metrics, unit, ("received", "recovered"))
-            became = _sum(metrics, unit, STATES) + metrics[f"sampler_{unit}_pending"]
-            expect(f"{unit}: received and accounted for", became, came)
+        balance(metrics)
         expect("spans in the sampler", _sum(metrics, "spans", ("received",)), sent["spans"])
         n_exports = sum(v for k, v in metrics.items() if k.startswith("gateway_exports_total"))
         n_late = _sum(metrics, "spans", ("late",))
@@ -115,11 +124,42 @@ class Whyslow:
         expect("warnings in its log", self._process.lines(r"^\S+ +(WARN|ERROR)\b"), [])
         return "exit status 0, no warning in its log"
 
+    def readiness(self):
+        """Status and text of `/readyz`."""
+        try:
+            with urllib.request.urlopen(f"http://{self._query}/readyz", timeout=60) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def log_lines(self, pattern):
+        """Lines of the running process's log in which the pattern is found."""
+        return self._process.lines(pattern)
+
+    def memory_bytes(self):
+        """What it has in memory now."""
+        return self._process.memory_bytes()
+
+    def kill(self):
+        """`kill -9`."""
+        self._process.kill()
+
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self._process.kill()
+
+
+def balance(metrics):
+    """received + recovered = sampled + not_sampled + dropped + late + pending; returns the left side."""
+    totals = {}
+    for unit in ("traces", "spans", "span_bytes"):
+        came = _sum(metrics, unit, ("received", "recovered"))
+        became = _sum(metrics, unit, STATES) + metrics[f"sampler_{unit}_pending"]
+        expect(f"{unit}: received and accounted for", became, came)
+        totals[unit] = int(came)
+    return totals
 
 
 def _sum(metrics, unit, states):

@@ -43,7 +43,10 @@ use crate::{
     status::Refusal,
 };
 
-use self::{carry::Carrying, index::Source, log::refusal, names::Names, pressure::Reminder};
+use self::{
+    carry::Carrying, index::Source, log::refusal, names::Names, pressure::Reminder,
+    recovery::DecidedAgain,
+};
 
 /// Says whether a span describes a request to an engine, from its summary, scope and span bytes.
 pub type IsRequest = fn(&SpanSummary<'_>, scope: &[u8], span: &[u8]) -> bool;
@@ -157,6 +160,8 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     full_warning: Reminder,
     early_warning: Reminder,
     is_stopped: bool,
+    /// Only while replaying.
+    decided_again: DecidedAgain,
 }
 
 /// A release that storage has not committed.
@@ -207,6 +212,7 @@ impl<D: Disk> Ingest<D> {
             full_warning: Reminder::default(),
             early_warning: Reminder::default(),
             is_stopped: false,
+            decided_again: DecidedAgain::default(),
         }
     }
 

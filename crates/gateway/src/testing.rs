@@ -1,4 +1,7 @@
-//! The intake core without network and threads, for measurements (feature `testing`).
+//! The intake core without network and threads (feature `testing`): at once for measurements ([`Core`]),
+//! one step at a time for simulations ([`Stepped`]).
+
+mod stepped;
 
 use std::{
     sync::Arc,
@@ -21,6 +24,8 @@ use crate::{
     progress::Progress,
     record::SpanWindow,
 };
+
+pub use self::stepped::{Answer, Setup, Stepped, Ticket};
 
 /// The core over a real log. Releases are committed at once, unread.
 #[derive(Debug)]

@@ -14,8 +14,9 @@
 //! **Unknown outcomes.** A put can fail for its client and be made all the same, even later. That is
 //! safe: it is for one version, and each further attempt is for that version or a newer one. Either
 //! the late put is first, then the next attempt conflicts and step 1 finds the sequence; or it finds
-//! its version taken and fails. For the same reason files of an attempt with an unknown outcome are
-//! never deleted here: the log may yet name them.
+//! its version taken and fails. A conflict is an unknown outcome as well, because the store's client
+//! repeats a put by itself and then meets its own first one. For the same reason files of an attempt
+//! with an unknown outcome are never deleted here: the log may name them.
 
 use std::num::NonZero;
 use std::sync::{Arc, PoisonError};
@@ -163,7 +164,11 @@ impl Inner {
                 *prepared = None;
                 Ok(Attempt::Done(Some(commit)))
             }
-            Ok(None) => Ok(Attempt::Lost),
+            Ok(None) => {
+                // Perhaps lost to itself: the store's client repeats a put whose answer was lost.
+                *is_in_doubt = true;
+                Ok(Attempt::Lost)
+            }
             Err(error) => {
                 *is_in_doubt = true;
                 Err(error)

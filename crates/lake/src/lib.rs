@@ -38,6 +38,8 @@ mod lake;
 mod layout;
 mod location;
 mod parquet_file;
+#[cfg(feature = "testing")]
+pub mod sim;
 mod statistics;
 mod synced;
 mod table;

@@ -445,6 +445,16 @@ impl Sampler {
         }
     }
 
+    /// On replay: what comes of this trace is pending, whatever is remembered of it, as when it was received.
+    ///
+    /// What is remembered depends on all decisions before, of which a replay may know fewer.
+    pub fn reopen(&mut self, trace_id: TraceId, now_unix_nano: u64) {
+        if self.pending.find(&trace_id).is_none() {
+            let due_unix_nano = now_unix_nano.saturating_add(self.decision_wait_nanos);
+            self.pending.open(trace_id, now_unix_nano, due_unix_nano);
+        }
+    }
+
     /// Shutdown: decides everything that is pending, on what is there, or as not sampled with
     /// `drop_pending_traces_on_shutdown`.
     pub fn drain(&mut self, now_unix_nano: u64, out: &mut Vec<Decided>) {

@@ -15,6 +15,8 @@ mod generate;
 mod replay;
 mod serve;
 mod show;
+#[cfg(test)]
+mod simulation;
 mod slow;
 mod sql;
 mod store;

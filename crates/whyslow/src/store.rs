@@ -183,7 +183,8 @@ impl Store {
         );
     }
 
-    fn take(&mut self, release: &Release) {
+    /// Turns a release into rows, which SQL sees from now on.
+    pub(crate) fn take(&mut self, release: &Release) {
         // Building rows is plain computing: the runtime's other tasks get another thread meanwhile.
         let built = tokio::task::block_in_place(|| self.rows.build(release));
         if built.n_lost > 0 {
@@ -231,8 +232,17 @@ impl Store {
         }
     }
 
-    /// Commits every table through the last appended release; says whether all of it worked.
+    /// Commits, and tells the gateway what it may forget; says whether all of it worked.
     async fn commit(&mut self, gateway: &Handle) -> bool {
+        let committed = self.commit_tables().await;
+        if let Some(through) = committed {
+            gateway.committed(through);
+        }
+        committed.is_some()
+    }
+
+    /// Commits every table through the last appended release and gives it, if all of it worked.
+    pub(crate) async fn commit_tables(&mut self) -> Option<i64> {
         let through = self.appended;
         for ((target, name), rows) in self.targets.iter_mut().zip(NAMES).zip(&self.metrics.rows) {
             match target.table.commit(&self.app_id, through).await {
@@ -252,14 +262,13 @@ impl Store {
                     tracing::error!(table = name, error, retry_in = ?pause, "commit failed; rows stay in memory and in the log");
                     self.pause = Some(pause);
                     self.waiting_since = Some(now());
-                    return false;
+                    return None;
                 }
             }
         }
         self.pause = None;
         self.waiting_since = None;
-        gateway.committed(through);
-        true
+        Some(through)
     }
 }
 

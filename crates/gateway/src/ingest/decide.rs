@@ -38,6 +38,12 @@ impl<D: Disk> Ingest<D> {
         self.is_behind = self.record_next(now_unix_nano, effects) && is_full;
     }
 
+    /// Brings the gauges of what is undecided up to date.
+    pub(crate) fn show_pending(&self) {
+        self.metrics
+            .set_pending(&self.sampler.stats(), &self.unrecorded);
+    }
+
     /// Records everything that is decided.
     pub(super) fn record_all(&mut self, now_unix_nano: u64, effects: &mut Effects<'_, D>) {
         while self.record_next(now_unix_nano, effects) {}

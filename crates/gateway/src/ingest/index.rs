@@ -109,6 +109,9 @@ impl<D: Disk> Ingest<D> {
                 continue;
             }
             let is_request = (self.settings.is_request)(&summary, at.scope, at.span);
+            if self.is_decided_again(&summary.trace_id, position) {
+                self.sampler.reopen(summary.trace_id, received_unix_nano);
+            }
             let observe = match source {
                 Source::Sender | Source::Replay(_) => Sampler::observe,
                 Source::Carried => Sampler::observe_carried,

@@ -82,8 +82,7 @@ impl<D: Disk> Ingest<D> {
         metrics::set(&self.metrics.log_bytes, log_bytes);
         let backlog = self.n_uncommitted_spans();
         metrics::set(&self.metrics.release_backlog_spans, backlog);
-        self.metrics
-            .set_pending(&self.sampler.stats(), &self.unrecorded);
+        self.show_pending();
         let heap_bytes = self.sampler.stats().pending_heap_bytes;
         self.gate.set(if log_bytes > self.settings.log_bytes_max {
             Some(Overload::LogBytes)

@@ -7,9 +7,17 @@
 //!
 //! A span that was carried forward has two records for a while; the later one only tells where it is now.
 //!
+//! A trace can be decided again, when a span comes after its decision was forgotten. How long a decision is
+//! remembered depends on all decisions before it, and the log no longer has them all. So a span of the log is
+//! pending, not late, if a later record decides its trace again.
+//!
 //! Spans may be missing from a committed release, because their segments were deleted; they are never
 //! missing from one that is not committed, because it holds them.
 
+use std::collections::{HashMap, HashSet};
+
+use otlp::TraceId;
+use rustc_hash::FxBuildHasher;
 use sampler::RecordedDecision;
 use wal::{Disk, Position};
 
@@ -24,6 +32,9 @@ use crate::{
     progress::Progress,
     record::{DecisionRecord, Record},
 };
+
+/// Traces that several records of the log decide, and the last of them.
+pub(super) type DecidedAgain = HashMap<TraceId, Position, FxBuildHasher>;
 
 impl<D: Disk> Ingest<D> {
     /// Replays the log, and says how far it is. Storage has committed the releases through `committed_through` (0: none).
@@ -68,6 +79,7 @@ impl<D: Disk> Ingest<D> {
                 }
             }
         }
+        self.decided_again = DecidedAgain::default();
         // A new log folder beside old tables must not use a sequence that the tables skip.
         self.next_sequence = self.next_sequence.max(committed_through.saturating_add(1));
         let stats = self.sampler.stats();
@@ -86,8 +98,15 @@ impl<D: Disk> Ingest<D> {
         Ok(())
     }
 
-    fn find_recorded(&self, progress: &Progress) -> Result<Recorded> {
+    /// Must a span of this trace in a replayed record have been pending? A late one is named by a record.
+    pub(super) fn is_decided_again(&self, trace_id: &TraceId, position: Position) -> bool {
+        let last = self.decided_again.get(trace_id);
+        last.is_some_and(|last| *last > position)
+    }
+
+    fn find_recorded(&mut self, progress: &Progress) -> Result<Recorded> {
         let mut recorded = Recorded::default();
+        let mut decided = HashSet::<TraceId, FxBuildHasher>::default();
         let mut records = self.wal.iter();
         while let Some((position, bytes)) = records.next_record().map_err(unreadable)? {
             progress.advance(bytes.len() as u64);
@@ -98,6 +117,11 @@ impl<D: Disk> Ingest<D> {
                     .late
                     .extend(record.late.iter().map(|late| late.handle));
                 recorded.duplicates.extend(record.duplicates);
+                for trace in &record.traces {
+                    if !decided.insert(trace.trace_id) {
+                        self.decided_again.insert(trace.trace_id, position);
+                    }
+                }
             }
         }
         Ok(recorded)

@@ -61,6 +61,7 @@ async fn an_outage_at_any_call_loses_and_doubles_nothing() {
             (Fault::Before, FOREVER),
             (Fault::After, 1),
             (Fault::After, FOREVER),
+            (Fault::Repeated, 1),
         ] {
             let case = format!("call {skip}, {fault:?}, {count} times");
             let folder = tempfile::tempdir().unwrap();
@@ -165,6 +166,21 @@ async fn a_version_that_lands_before_the_next_attempt_counts() {
     assert_eq!(ids_in(&table, &table.view()).await, all_ids(35));
     assert_eq!(table.commit("a", 4).await.unwrap().unwrap().rows, 5);
     assert_eq!(stored_ids(folder.path()).await, all_ids(35));
+}
+
+/// Scenario: the put of a version is made, its answer is lost, and the store's client repeats it: the
+/// writer is told that somebody else has put this version.
+/// Guarantee: it finds its own rows there, and does not delete the files that the log names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_version_that_conflicts_with_itself_keeps_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FaultyStore::new();
+    let table = prepared(folder.path(), &store).await;
+    store.set(plan(Fault::Repeated, 0, 1, "00000000000000000002.json"));
+    assert_eq!(table.commit("a", 3).await.unwrap(), None);
+    assert_eq!(table.fresh_rows(), 0);
+    assert_eq!(ids_in(&table, &table.view()).await, all_ids(30));
+    assert_eq!(stored_ids(folder.path()).await, all_ids(30));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

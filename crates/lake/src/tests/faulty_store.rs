@@ -24,6 +24,9 @@ pub(super) enum Fault {
     After,
     /// Fails now; a put takes effect when [`FaultyStore::land`] is called.
     Late,
+    /// A put takes effect, its answer is lost, and the store's client sends it again by itself: a
+    /// create is then told that the object exists.
+    Repeated,
 }
 
 /// Which calls fail.
@@ -127,6 +130,11 @@ impl ObjectStore for FaultyStore {
             Some(Fault::Late) => {
                 self.late.lock().unwrap().push((location.clone(), payload));
                 Err(outage())
+            }
+            Some(Fault::Repeated) => {
+                let first = self.files.put_opts(location, payload.clone(), opts.clone());
+                first.await?;
+                self.files.put_opts(location, payload, opts).await
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::harness::{ALL, Site, capture, succeed, whyslow};
+use crate::harness::{ALL, Site, capture, http_get, succeed, whyslow};
 
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -95,20 +95,4 @@ fn every_command_has_help_with_an_example() {
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.contains("Example"), "{command}: {text}");
     }
-}
-
-/// Status and body of a plain HTTP GET.
-fn http_get(url: &str) -> (u16, String) {
-    use std::io::{Read as _, Write as _};
-    let address = url.strip_prefix("http://").unwrap();
-    let (host, path) = address.split_at(address.find('/').unwrap());
-    let mut stream = std::net::TcpStream::connect(host).unwrap();
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (
-        head.split(' ').nth(1).unwrap().parse().unwrap(),
-        body.to_owned(),
-    )
 }

@@ -141,6 +141,20 @@ service:
         Server::start(&self.write_config())
     }
 
+    /// Starts a server and kills it, whether it is ready or not.
+    pub(crate) fn kill_while_starting(&self, life: Duration) {
+        let mut child = whyslow()
+            .args(["serve", "-c"])
+            .arg(self.write_config())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(life);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
     /// Rows of the stored tables, without a server.
     pub(crate) fn stored(&self, sql: &str) -> Vec<Vec<Value>> {
         let tables = self.tables();
@@ -241,6 +255,50 @@ impl Server {
         }
     }
 
+    /// Value of a metric, over all of its labels that begin like this.
+    fn metric(page: &str, name: &str) -> u64 {
+        let values = page.lines().filter(|line| line.starts_with(name));
+        values
+            .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+            .sum()
+    }
+
+    /// Waits until everything is decided and committed, and checks that all of it is accounted for.
+    pub(crate) fn await_decisions(&self) -> String {
+        let begin = std::time::Instant::now();
+        let page = loop {
+            let (_, page) = http_get(&format!("{}/metrics", self.query));
+            let value = |name: &str| Self::metric(&page, name);
+            if value("sampler_traces_pending") == 0
+                && value("gateway_release_backlog_spans") == 0
+                && value("gateway_release_sequence") == value("gateway_committed_sequence")
+            {
+                break page;
+            }
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "not everything is decided:\n{page}"
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        let mut text = Vec::new();
+        for unit in ["traces", "spans", "span_bytes"] {
+            let total = |state: &str| {
+                Self::metric(&page, &format!("sampler_{unit}_total{{state=\"{state}\""))
+            };
+            let came = total("received") + total("recovered");
+            let became = ["sampled", "not_sampled", "dropped", "late"].map(total);
+            let pending = Self::metric(&page, &format!("sampler_{unit}_pending"));
+            assert_eq!(
+                became.iter().sum::<u64>() + pending,
+                came,
+                "{unit}:\n{page}"
+            );
+            text.push(format!("{came} {unit}"));
+        }
+        format!("the last process conserves {}", text.join(", "))
+    }
+
     /// `kill -9`.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
@@ -289,4 +347,20 @@ fn rows(command: &mut Command) -> Vec<Vec<Value>> {
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["truncated"], Value::Bool(false), "{command:?}");
     serde_json::from_value(answer["rows"].clone()).unwrap()
+}
+
+/// Status and body of a plain HTTP GET.
+pub(crate) fn http_get(url: &str) -> (u16, String) {
+    use std::io::Read as _;
+    let address = url.strip_prefix("http://").unwrap();
+    let (host, path) = address.split_at(address.find('/').unwrap());
+    let mut stream = std::net::TcpStream::connect(host).unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (
+        head.split(' ').nth(1).unwrap().parse().unwrap(),
+        body.to_owned(),
+    )
 }

@@ -18,6 +18,8 @@ mod harness;
 #[cfg(test)]
 mod kill;
 #[cfg(test)]
+mod kill_load;
+#[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
 mod oracle;

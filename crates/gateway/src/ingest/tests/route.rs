@@ -395,3 +395,31 @@ fn sync_before_each_answer_survives_a_power_failure() {
     let sim = Sim::open(setup, disk, 0, sim.now).unwrap();
     assert_eq!(sim.conservation().recovered.n_spans, 1);
 }
+
+/// Two decisions are remembered. A late span keeps the first in memory, where a replay, which does not observe
+/// late spans, keeps the second.
+#[test]
+fn a_trace_that_was_decided_again_is_decided_again_by_a_replay() {
+    let setup = Setup {
+        policies: "{decision_wait: 10s, decision_wait_after_root_received: 1s, \
+             decision_cache: {sampled_cache_size: 2, non_sampled_cache_size: 2}, \
+             policies: [{name: all, type: always_sample}]}",
+        ..Setup::default()
+    };
+    let mut sim = Sim::new(setup);
+    for (trace, late) in [(1, None), (2, Some(1)), (3, None)] {
+        sim.send(&[root(trace, 0x10)]).unwrap();
+        if let Some(late) = late {
+            sim.send(&[child(late, 0x11, 0x10)]).unwrap();
+        }
+        sim.tick_after(1);
+    }
+    sim.send(&[child(2, 0x12, 0x10)]).unwrap();
+    sim.tick_after(10);
+    let before = print(&sim.releases);
+    assert!(before.contains("release 4\n  trace 02"), "{before}");
+    let mut sim = sim.reopen(setup, 0);
+    sim.tick_after(10);
+    assert_eq!(print(&sim.releases), before);
+    sim.conservation();
+}

@@ -1,0 +1,100 @@
+//! One process over the simulated disk and store: the intake, and the exporter `lake` behind it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use gateway::testing::{Setup, Stepped, Ticket};
+use lake::Mode;
+use lake::sim::SimStore;
+use tokio::runtime::Runtime;
+use wal::sim::SimDisk;
+
+use super::model::Model;
+use crate::config::LakeExporter;
+use crate::store::Store;
+
+/// The name under which every process of a run commits, as the log's instance id gives it.
+const APP_ID: &str = "simulated";
+
+/// Small, so that segments are sealed and deleted all the time.
+const SEGMENT_BYTES: u64 = 16 << 10;
+
+/// Failed and slow traces are kept, and every other one of the rest. The waits are shorter than the time
+/// over which a trace arrives, so that there are late spans.
+const POLICIES: &str =
+    "{decision_wait: 6s, decision_wait_after_root_received: 2s, num_traces: 12, policies: [
+    {name: failed, type: status_code, status_code: {status_codes: [ERROR]}},
+    {name: half, type: probabilistic, probabilistic: {sampling_percentage: 50}}]}";
+
+/// A process that runs.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) core: Stepped<SimDisk>,
+    store: Store,
+    /// Committed, and the intake has not heard of it.
+    untold: Option<i64>,
+}
+
+impl Process {
+    /// Starts on what is on the disk and in the store; `None` if the process ends at once.
+    pub(super) fn start(
+        runtime: &Runtime,
+        disk: &SimDisk,
+        store: &SimStore,
+        sync_interval: Duration,
+    ) -> anyhow::Result<Self> {
+        let opened = runtime.block_on(async {
+            let lake = store.open(&tables::all(), Mode::Create).await?;
+            let redact = tables::redact::Config::default();
+            Store::open(&lake, APP_ID, LakeExporter::default(), &redact).await
+        });
+        let exporter = opened?;
+        let setup = Setup {
+            log: wal::Config {
+                segment_bytes: SEGMENT_BYTES,
+                ..wal::Config::in_directory("log")
+            },
+            sampler: serde_saphyr::from_str(POLICIES).unwrap(),
+            is_request: correlate::is_request_span,
+            sync_interval,
+            log_bytes_max: 1 << 20,
+            release_backlog_spans_max: 400,
+            committed_through: exporter.committed_through(),
+        };
+        let core = Stepped::open(setup, disk.clone())?;
+        Ok(Self {
+            core,
+            store: exporter,
+            untold: None,
+        })
+    }
+
+    pub(super) fn submit(&mut self, body: &[u8], n_spans: u32, now: u64) -> Ticket {
+        self.core
+            .submit(Bytes::copy_from_slice(body), n_spans.into(), now)
+    }
+
+    /// Takes what is ready. `None` if the log cannot be read back, after which the process is of no use.
+    pub(super) fn take(&mut self, model: &mut Model) -> Option<usize> {
+        let mut n_taken = 0;
+        while let Some(release) = self.core.release().ok()? {
+            model.released(&release);
+            self.store.take(&release);
+            n_taken += 1;
+        }
+        Some(n_taken)
+    }
+
+    pub(super) fn commit(&mut self, runtime: &Runtime) -> Option<i64> {
+        let committed = runtime.block_on(self.store.commit_tables());
+        self.untold = committed.or(self.untold);
+        committed
+    }
+
+    pub(super) fn tell(&mut self, model: &mut Model, now: u64) {
+        if let Some(through) = self.untold.take() {
+            model.told(through);
+            self.core.committed(through, now);
+        }
+    }
+}
