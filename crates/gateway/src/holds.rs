@@ -85,19 +85,31 @@ impl Holds {
 #[derive(Debug, Default)]
 pub(crate) struct SegmentCounter {
     counts: BTreeMap<u32, u64>,
+    /// The segment counted last and its spans that are not in `counts`: those of one segment come together.
+    run: (u32, u64),
 }
 
 impl SegmentCounter {
     /// Counts one span.
     pub(crate) fn count(&mut self, position: u64) {
-        let n_spans = self
-            .counts
-            .entry(Position::from_u64(position).segment())
-            .or_default();
-        *n_spans = n_spans.saturating_add(1);
+        let segment = Position::from_u64(position).segment();
+        if segment != self.run.0 {
+            self.end_run();
+            self.run.0 = segment;
+        }
+        self.run.1 = self.run.1.saturating_add(1);
     }
 
-    pub(crate) fn into_counts(self) -> SegmentCounts {
+    pub(crate) fn into_counts(mut self) -> SegmentCounts {
+        self.end_run();
         self.counts.into_iter().collect()
+    }
+
+    fn end_run(&mut self) {
+        let (segment, n_in_run) = std::mem::take(&mut self.run);
+        if n_in_run > 0 {
+            let n_spans = self.counts.entry(segment).or_default();
+            *n_spans = n_spans.saturating_add(n_in_run);
+        }
     }
 }

@@ -64,6 +64,19 @@ const WRONG_VALUES: &[(Spoil, &str)] = &[
         |c| c.intake.body_timeout = Duration::ZERO,
         "intake::body_timeout",
     ),
+    (
+        |c| grpc(c).max_concurrent_streams = 0,
+        "max_concurrent_streams",
+    ),
+    (
+        |c| grpc(c).keepalive.server_parameters.timeout = Duration::ZERO,
+        "keepalive::server_parameters",
+    ),
+    (
+        |c| http(c).read_header_timeout = Duration::ZERO,
+        "read_header_timeout",
+    ),
+    (|c| c.intake.connections_max = 0, "intake::connections_max"),
 ];
 
 fn grpc(config: &mut Config) -> &mut Grpc {
@@ -83,6 +96,45 @@ fn defaults_are_valid_and_wrong_values_name_their_key() {
         let error = config.validate().unwrap_err().to_string();
         assert!(error.contains(key), "{error}");
     }
+}
+
+#[test]
+fn limits_of_a_connection_have_the_collectors_names() {
+    let config = otlp(
+        "protocols:
+          grpc:
+            max_concurrent_streams: 16
+            keepalive: {server_parameters: {max_connection_idle: 11s, max_connection_age: 1h, time: 30s}}
+          http: {read_header_timeout: 20s, idle_timeout: 2m}",
+    )
+    .unwrap();
+    let grpc = config.protocols.grpc.unwrap();
+    assert_eq!(grpc.max_concurrent_streams, 16);
+    let times = grpc.keepalive.server_parameters;
+    assert_eq!(times.max_connection_idle, Duration::from_secs(11));
+    assert_eq!(times.max_connection_age, Duration::from_secs(3600));
+    assert_eq!(times.timeout, ServerParameters::default().timeout);
+    let http = config.protocols.http.unwrap();
+    assert_eq!(http.read_header_timeout, Duration::from_secs(20));
+    assert_eq!(http.idle_timeout, Duration::from_secs(120));
+}
+
+#[test]
+fn sync_and_its_interval_are_one_policy() {
+    for (yaml, expected) in [
+        ("{}", SyncPolicy::Interval(Duration::from_secs(1))),
+        ("{sync: never}", SyncPolicy::Never),
+        ("{sync: always, sync_interval: 5s}", SyncPolicy::Always),
+        (
+            "{sync: interval, sync_interval: 5s}",
+            SyncPolicy::Interval(Duration::from_secs(5)),
+        ),
+        ("{sync_interval: 0s}", SyncPolicy::Always),
+    ] {
+        let intake: Intake = serde_saphyr::from_str(yaml).unwrap();
+        assert_eq!(intake.sync_policy(), expected, "{yaml}");
+    }
+    assert!(serde_saphyr::from_str::<Intake>("{sync: sometimes}").is_err());
 }
 
 #[test]

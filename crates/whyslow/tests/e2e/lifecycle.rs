@@ -1,7 +1,7 @@
 //! Start, stop, and what a damaged log does.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
 
@@ -40,7 +40,7 @@ fn hold(server: &Server) -> TcpStream {
     socket.write_all(head.as_bytes()).unwrap();
     // The server reads the body when it asks for it.
     let mut answer = [0; 12];
-    std::io::Read::read_exact(&mut socket, &mut answer).unwrap();
+    socket.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"HTTP/1.1 100");
     socket
 }
@@ -165,4 +165,70 @@ fn c70_a_torn_end_is_cut_and_damage_before_it_is_named() {
     site.serve().stop();
     assert_eq!(count(&site, "SELECT count(*) FROM traces"), Some(100));
     assert_eq!(count(&site, "SELECT count(*) FROM spans"), Some(50));
+}
+
+/// Sends an HTTP request; the whole answer.
+fn ask(addr: &str, head: &str, body: &[u8]) -> String {
+    let mut socket = TcpStream::connect(addr.trim_start_matches("http://")).unwrap();
+    let head = format!(
+        "{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/x-protobuf\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    socket.write_all(&[head.as_bytes(), body].concat()).unwrap();
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// One span of a trace of its own, with a value of 400,000 bytes.
+fn large(n: u32) -> Vec<u8> {
+    let padding = "x".repeat(400_000);
+    let json = format!(
+        r#"{{"resourceSpans": [{{"scopeSpans": [{{"spans": [{{
+            "traceId": "7c000071a1b2c3d4e5f60718{n:08x}", "spanId": "b00000710000{n:04x}", "name": "call",
+            "startTimeUnixNano": "1772366400000000000", "endTimeUnixNano": "1772366400100000000",
+            "attributes": [{{"key": "padding", "value": {{"stringValue": "{padding}"}}}}]
+        }}]}}]}}]}}"#
+    );
+    otlp::json::to_protobuf(Signal::Traces, json.as_bytes(), &Limits::default()).unwrap()
+}
+
+/// Scenario: the log's folder goes away, so that the next segment cannot be created.
+/// Guarantee: exports are refused, to be sent again; `/readyz` says why; a restart has what was acknowledged.
+#[test]
+fn a_log_that_cannot_be_written_refuses_until_a_restart_and_readyz_says_why() {
+    let site = Site::new(crate::harness::ALL);
+    let server = site.serve();
+    assert!(ask(&server.query, "GET /readyz", b"").starts_with("HTTP/1.1 200"));
+    let away = site.path().join("away");
+    fs::rename(site.log(), &away).unwrap();
+    let mut n_acknowledged = 0;
+    let refused = loop {
+        let answer = ask(&server.http, "POST /v1/traces", &large(n_acknowledged + 1));
+        if !answer.starts_with("HTTP/1.1 200") {
+            break answer;
+        }
+        n_acknowledged += 1;
+        assert!(n_acknowledged < 10, "segments have 1 MiB");
+    };
+    assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+    assert!(refused.contains("retry-after: 1\r\n"), "{refused}");
+    let ready = ask(&server.query, "GET /readyz", b"");
+    assert!(ready.starts_with("HTTP/1.1 503"), "{ready}");
+    assert!(
+        ready.contains("cannot append to the log: cannot create"),
+        "{ready}"
+    );
+    let again = ask(&server.http, "POST /v1/traces", &large(100));
+    assert!(again.starts_with("HTTP/1.1 503"), "{again}");
+    server.kill();
+
+    fs::rename(&away, site.log()).unwrap();
+    let server = site.serve();
+    let answer = ask(&server.http, "POST /v1/traces", &large(100));
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    server.stop();
+    let n_stored = count(&site, "SELECT count(*) FROM spans");
+    assert_eq!(n_stored, Some(i64::from(n_acknowledged) + 1));
 }

@@ -1,6 +1,10 @@
 //! What happens before a limit is reached, and at it.
 
-use super::harness::{ALL, Setup, Sim, child, root};
+use std::collections::BTreeMap;
+
+use otlp::span::SpanSummary;
+
+use super::harness::{ALL, Setup, Sim, child, number_of, root};
 use crate::{
     ingest::Input,
     metrics::Amount,
@@ -112,4 +116,67 @@ fn too_much_heap_decides_the_oldest_early_and_refuses_where_that_does_not_help()
     assert!(sim.gate.pass().is_ok());
     sim.tick_after(60);
     assert_eq!(sim.conservation().pending, Amount::default());
+}
+
+/// Scenario (the log's part of C71): the disk is full again and again, at every place of a write; senders that are
+/// refused send again, and so do some that were not.
+/// Guarantee: what was acknowledged is released, everything once; the intake opens by itself when there is room.
+#[test]
+fn a_disk_that_is_full_now_and_then_loses_and_repeats_nothing() {
+    let setup = Setup {
+        policies: ALL,
+        segment_bytes: 4096,
+        ..Setup::default()
+    };
+    for seed in 0..40_usize {
+        let mut sim = Sim::new(setup);
+        let mut releases = Vec::new();
+        let mut n_refused = 0;
+        for trace in 1..=60_u8 {
+            let spans = [root(trace, 0x10), child(trace, 0x11, 0x10)];
+            let used: usize = sim.disk.files().values().map(Vec::len).sum();
+            let room = (seed * 37 + usize::from(trace) * 101) % 700;
+            sim.disk.set_capacity(Some(used + room));
+            while sim.send(&spans).is_err() {
+                n_refused += 1;
+                let used: usize = sim.disk.files().values().map(Vec::len).sum();
+                sim.disk
+                    .set_capacity(Some(used + room + n_refused % 7 * 100));
+                sim.tick_after(0);
+            }
+            if trace % 5 == 0 {
+                sim.send(&spans).ok();
+            }
+            sim.tick_after(1);
+            releases.append(&mut sim.releases);
+            if trace % 8 == 0
+                && let Some(last) = releases.last()
+            {
+                sim.apply(Input::Released(last.sequence));
+            }
+        }
+        assert!(n_refused > 0, "seed {seed}: the disk was full");
+        sim.disk.set_capacity(None);
+        sim.tick_after(60);
+        assert!(sim.gate.pass().is_ok() && sim.gate.failure().is_none());
+        releases.append(&mut sim.releases);
+        let conservation = sim.conservation();
+        assert_eq!(conservation.pending, Amount::default());
+        let mut times: BTreeMap<(u8, u8), usize> = BTreeMap::new();
+        for span in releases
+            .iter()
+            .flat_map(|release| &release.decided)
+            .flat_map(|trace| &trace.spans)
+        {
+            let at = span.at();
+            let summary = SpanSummary::read(at.span).unwrap();
+            let id = [
+                number_of(summary.trace_id.as_bytes()),
+                number_of(summary.span_id.as_bytes()),
+            ];
+            *times.entry((id[0], id[1])).or_default() += 1;
+        }
+        assert_eq!(times.len(), 120, "seed {seed}");
+        assert!(times.values().all(|n_times| *n_times == 1), "seed {seed}");
+    }
 }
