@@ -1,18 +1,19 @@
 //! The sampler: spans in, decisions out.
 
+mod on_arrival;
+mod replay;
+
 use std::time::Duration;
 
 use otlp::attribute::{self, Value};
 use otlp::span::{SpanSummary, StatusCode};
 use otlp::{SpanId, TraceId};
 
-use crate::arrival::Arrival;
+use self::on_arrival::judge_batch;
 use crate::atoms::AtomSet;
 use crate::config::{Config, SamplingStrategy};
 use crate::decided::{DecidedTraces, Remembered};
-use crate::decision::{
-    Decided, Observed, PolicyIndex, RecordedDecision, SpanHandle, TraceSummary, Trigger, Version,
-};
+use crate::decision::{Decided, Observed, PolicyIndex, SpanHandle, TraceSummary, Trigger, Version};
 use crate::error::{Error, Result};
 use crate::ottl::ResourceTruths;
 use crate::pending::{PendingTraces, Slot, Trace};
@@ -203,54 +204,6 @@ impl Sampler {
         Some(Observed::Late(decision, policy))
     }
 
-    /// Where undecided spans are whose record is before this position, in no order. Looks at every undecided span.
-    pub fn pending_before(&self, position: u64, out: &mut Vec<SpanHandle>) {
-        let handles = self.pending.iter().flat_map(|trace| trace.spans.handles());
-        out.extend(handles.filter(|handle| handle.position < position));
-    }
-
-    /// The bytes of an undecided span have another place now. Gives the one before; `None` if it is not pending.
-    pub fn relocate(
-        &mut self,
-        summary: &SpanSummary<'_>,
-        handle: SpanHandle,
-    ) -> Option<SpanHandle> {
-        let slot = self.pending.find(&summary.trace_id)?;
-        let (trace, hash) = self.pending.trace_and_hash(slot);
-        let place = trace.spans.find(summary.span_id, hash)?;
-        Some(trace.replace(place, handle))
-    }
-
-    /// Recovery: takes note of a span that was received at this time, although its record is a later one. Its trace
-    /// waits from that time on.
-    pub fn observe_carried(
-        &mut self,
-        facts: &ResourceFacts,
-        span: &[u8],
-        summary: &SpanSummary<'_>,
-        handle: SpanHandle,
-        is_request: bool,
-        received_unix_nano: u64,
-    ) -> Observed {
-        let observed = self.observe(facts, span, summary, handle, is_request, received_unix_nano);
-        if matches!(observed, Observed::Pending | Observed::Overflow)
-            && let Some(slot) = self.pending.find(&summary.trace_id)
-        {
-            let trace = self.pending.trace_mut(slot);
-            trace.first_seen_unix_nano = trace.first_seen_unix_nano.min(received_unix_nano);
-            let due_unix_nano = received_unix_nano.saturating_add(self.decision_wait_nanos);
-            self.pending.hasten(slot, due_unix_nano);
-        }
-        observed
-    }
-
-    /// Recovery: a span followed the decision on its trace, as it was recorded, and is not observed.
-    pub fn recall_late(&mut self, summary: &SpanSummary<'_>) {
-        let is_error = summary.status_code == StatusCode::Error;
-        self.recent
-            .add_late(summary.trace_id, summary.span_id, is_error);
-    }
-
     /// Of copies of one span the first counts, unless a later one has an error and it had none.
     fn see_again(
         &mut self,
@@ -385,37 +338,6 @@ impl Sampler {
         }
     }
 
-    /// Judges what came of a trace, and puts it back to its due time if that decides nothing.
-    fn is_ready(&mut self, slot: Slot, now_unix_nano: u64) -> bool {
-        let trace = self.pending.trace_mut(slot);
-        judge_batch(&mut self.policies, trace, now_unix_nano);
-        let is_too_large = self.trace_bytes_max.is_some_and(|max| trace.n_bytes > max);
-        match &trace.arrival {
-            Some(arrival) if !is_too_large => match arrival.waits_until(now_unix_nano) {
-                Some(due_unix_nano) => {
-                    self.pending.postpone(slot, due_unix_nano);
-                    false
-                }
-                None => true,
-            },
-            Some(_) | None => true,
-        }
-    }
-
-    /// Sees to it that the spans of a batch are judged together and alone.
-    fn begin_batch(&mut self, slot: Slot, batch: u32, now_unix_nano: u64) {
-        let trace = self.pending.trace_mut(slot);
-        match &trace.arrival {
-            Some(arrival) if arrival.is_of(batch) => return,
-            Some(_) => judge_batch(&mut self.policies, trace, now_unix_nano),
-            None => trace.arrival = Some(Box::new(Arrival::new(trace.due_unix_nano))),
-        }
-        trace.atoms = AtomSet::EMPTY;
-        if let Some(arrival) = &mut trace.arrival {
-            arrival.begin(batch);
-        }
-    }
-
     /// Decides the trace that is due next, early, for this reason; is there one?
     pub fn decide_next(
         &mut self,
@@ -428,31 +350,6 @@ impl Sampler {
         };
         out.push(self.decide(trace, trigger, now_unix_nano));
         true
-    }
-
-    /// Recovery: decides a trace as it was decided before, with the spans observed so far.
-    ///
-    /// A trace that is not pending is only remembered: its spans were released before.
-    pub fn apply(&mut self, recorded: &RecordedDecision<'_>, out: &mut Vec<Decided>) {
-        let judgement = Judgement {
-            decision: recorded.decision,
-            policy: recorded.policy.and_then(|name| self.intern_policy(name)),
-            adjusted_count: recorded.adjusted_count,
-        };
-        match self.pending.take_by_id(&recorded.trace_id) {
-            Some(trace) => out.push(self.close(trace, recorded.trigger, judgement)),
-            None => self.remember(recorded.trace_id, judgement),
-        }
-    }
-
-    /// On replay: what comes of this trace is pending, whatever is remembered of it, as when it was received.
-    ///
-    /// What is remembered depends on all decisions before, of which a replay may know fewer.
-    pub fn reopen(&mut self, trace_id: TraceId, now_unix_nano: u64) {
-        if self.pending.find(&trace_id).is_none() {
-            let due_unix_nano = now_unix_nano.saturating_add(self.decision_wait_nanos);
-            self.pending.open(trace_id, now_unix_nano, due_unix_nano);
-        }
     }
 
     /// Shutdown: decides everything that is pending, on what is there, or as not sampled with
@@ -532,16 +429,6 @@ impl Sampler {
             .remember(trace_id, Remembered { decision, policy });
     }
 
-    /// `None` if a log names more policies than there are numbers for.
-    fn intern_policy(&mut self, name: &str) -> Option<PolicyIndex> {
-        if let Some(idx) = self.policy_names.iter().position(|known| **known == *name) {
-            return u16::try_from(idx).ok().map(PolicyIndex);
-        }
-        let idx = u16::try_from(self.policy_names.len()).ok()?;
-        self.policy_names.push(name.into());
-        Some(PolicyIndex(idx))
-    }
-
     /// Name of a policy that this sampler has given out.
     #[must_use]
     pub fn policy_name(&self, policy: PolicyIndex) -> &str {
@@ -584,20 +471,6 @@ fn evidence(trace: &Trace, duration_ns: u64, now_unix_nano: u64) -> Evidence<'_>
         n_spans: trace.spans.len() as u64,
         n_bytes: trace.n_bytes,
         now_unix_nano,
-    }
-}
-
-/// Asks the policies about the batch that came last, if they have not been.
-fn judge_batch(policies: &mut Policies, trace: &mut Trace, now_unix_nano: u64) {
-    if let Some(duration_ns) = trace
-        .arrival
-        .as_ref()
-        .and_then(|arrival| arrival.open_duration_ns())
-    {
-        let verdict = policies.judge_on_arrival(evidence(trace, duration_ns, now_unix_nano));
-        if let Some(arrival) = &mut trace.arrival {
-            arrival.close(verdict);
-        }
     }
 }
 
