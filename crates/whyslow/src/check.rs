@@ -3,12 +3,14 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use crate::config::{self, Loaded};
+use crate::config::{self, Loaded, Reviewed, Warning};
 use crate::show;
 
 /// Check a pipeline file and print what it would run. Opens no port and writes nothing.
 ///
-/// The exit code is 64 if the file would be refused.
+/// Sampling policies that probably do not mean what their author wants are pointed out, with line
+/// and remedy; also in a Collector's file whose other components do not exist here. The exit code
+/// is 64 if the file would be refused.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  whyslow check -c pipelines/local.yaml")]
 pub(crate) struct Args {
@@ -19,7 +21,16 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let loaded = config::load(args.config.as_deref())?;
+    let path = args.config.as_deref();
+    let loaded = match config::load(path) {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            // A file without readable sections has no more to say than the error.
+            let sections = config::review(path).unwrap_or_default();
+            show::print(&describe_sections(&sections, &error))?;
+            return Err(error.into());
+        }
+    };
     let name = args
         .config
         .as_ref()
@@ -30,16 +41,47 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What of a refused file would do.
+fn describe_sections(sections: &[Reviewed], refused: &config::Error) -> String {
+    let mut out = String::new();
+    for section in sections {
+        for warning in &section.warnings {
+            out.push_str(&notice(warning));
+        }
+        // Writing to a `String` cannot fail.
+        match &section.config {
+            Ok(config) => {
+                let names = config.policies.iter().map(|policy| policy.name.as_str());
+                let names = names.collect::<Vec<_>>().join("`, `");
+                writeln!(out, "`{}` is valid: `{names}`", section.path).ok();
+            }
+            Err(error) if error.to_string() != refused.to_string() => {
+                writeln!(out, "error: {error}").ok();
+            }
+            Err(_) => {}
+        }
+    }
+    out
+}
+
+/// A warning with its remedy on a line of its own.
+fn notice(warning: &Warning) -> String {
+    let remedy = warning.remedy.map(|remedy| format!("  remedy: {remedy}\n"));
+    format!(
+        "{}: {}\n{}",
+        warning.severity.as_str(),
+        warning.fault,
+        remedy.unwrap_or_default()
+    )
+}
+
 /// What would run, for people.
 fn describe(name: &str, loaded: &Loaded) -> String {
-    let mut out = String::new();
+    let mut out: String = loaded.warnings.iter().map(notice).collect();
     let mut line = |text: String| {
         out.push_str(&text);
         out.push('\n');
     };
-    for warning in &loaded.warnings {
-        line(format!("warning: {warning}"));
-    }
     let config = &loaded.config;
     let protocols = &config.gateway.otlp.protocols;
     line(format!("{name} is valid. It would run:"));

@@ -1,0 +1,108 @@
+//! A `tail_sampling` section: its shape, what the sampler refuses in it, and what it finds.
+//!
+//! The sampler gives the place of a finding as steps into the section; the tree knows the lines.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write as _;
+
+use sampler::{Finding, Step};
+
+use super::components::{Section, type_of};
+use super::de;
+use super::error::{Error, Warning};
+use super::tree::{Node, Value};
+
+/// Type of the processor.
+pub(super) const KIND: &str = "tail_sampling";
+
+/// Reads the section `node`, which stands at `path`, and adds what to know about it.
+pub(super) fn read(
+    node: &Node,
+    path: &str,
+    warnings: &mut Vec<Warning>,
+) -> Result<sampler::Config, Error> {
+    let config: sampler::Config = de::read(node, path)?;
+    config
+        .validate()
+        .map_err(|e| Error::at(path, node.line, crate::show::text::error_chain(&e)))?;
+    let findings = config.findings();
+    warnings.extend(findings.iter().map(|finding| warning(finding, node, path)));
+    Ok(config)
+}
+
+/// One `tail_sampling` section of a file that may be refused for something else.
+#[derive(Debug)]
+pub(crate) struct Reviewed {
+    /// Keys from the top, joined by `::`.
+    pub(crate) path: String,
+    /// The policies, or why the section is refused.
+    pub(crate) config: Result<sampler::Config, Error>,
+    /// What to know about it.
+    pub(crate) warnings: Vec<Warning>,
+}
+
+/// Reads every `tail_sampling` section of a file, in use or not.
+pub(super) fn review(root: &Node) -> Vec<Reviewed> {
+    let processors = Section::Processors.key();
+    let entries = root.child(processors).map(Node::entries);
+    let sections = entries.unwrap_or_default().iter();
+    sections
+        .filter(|(id, _)| type_of(id) == KIND)
+        .map(|(id, node)| {
+            let path = format!("{processors}::{id}");
+            let mut warnings = Vec::new();
+            Reviewed {
+                config: read(node, &path, &mut warnings),
+                path,
+                warnings,
+            }
+        })
+        .collect()
+}
+
+fn warning(finding: &Finding, section: &Node, path: &str) -> Warning {
+    let mut place = path.to_owned();
+    let mut node = Some(section);
+    // A key that is not written has the line of what it would be in.
+    let mut line = section.line;
+    for step in &finding.place {
+        node = match step {
+            Step::Key(key) => {
+                place.push_str("::");
+                place.push_str(key);
+                node.and_then(|node| node.child(key))
+            }
+            Step::Item(idx) => {
+                // Writing to a `String` cannot fail.
+                write!(place, "[{idx}]").ok();
+                node.and_then(|node| item(node, *idx))
+            }
+        };
+        line = node.map_or(line, |node| node.line);
+    }
+    let message = match &finding.policy {
+        Some(policy) => format!("policy `{policy}`: {}", finding.what),
+        None => finding.what.clone(),
+    };
+    Warning {
+        severity: finding.severity,
+        remedy: Some(finding.remedy),
+        ..Warning::new(&place, line, message)
+    }
+}
+
+fn item(node: &Node, idx: usize) -> Option<&Node> {
+    match &node.value {
+        Value::Seq(items) => items.get(idx),
+        Value::Null
+        | Value::Bool(_)
+        | Value::Int(_)
+        | Value::UInt(_)
+        | Value::Float(_)
+        | Value::Text(_)
+        | Value::Env { .. }
+        | Value::Map(_) => None,
+    }
+}
