@@ -1,5 +1,7 @@
 //! `whyslow check`: validates a pipeline file and prints what would run.
 
+mod policy;
+
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -106,10 +108,14 @@ fn describe(name: &str, loaded: &Loaded) -> String {
     ));
     line(format!("  decide    {}", waits(&config.sampler)));
     for policy in &config.sampler.policies {
+        let verb = match policy.policy_type {
+            sampler::PolicyType::Drop(_) => "drop",
+            _ => "keep",
+        };
         line(format!(
-            "            keep by `{}`: {}",
+            "            {verb} by `{}`: {}",
             policy.name,
-            policy_type(&policy.policy_type)
+            policy::describe(&policy.policy_type)
         ));
     }
     line(format!("  redact    {}", redaction(&config.redact)));
@@ -160,47 +166,4 @@ fn waits(sampler: &sampler::Config) -> String {
         write!(out, ", or {wait:?} after its root").ok();
     }
     out
-}
-
-fn policy_type(policy: &sampler::PolicyType) -> String {
-    match policy {
-        sampler::PolicyType::AlwaysSample => "every trace".to_owned(),
-        sampler::PolicyType::Latency(latency) if latency.upper_threshold_ms > 0 => format!(
-            "longer than {} ms, at most {} ms",
-            latency.threshold_ms, latency.upper_threshold_ms
-        ),
-        sampler::PolicyType::Latency(latency) => {
-            format!("longer than {} ms", latency.threshold_ms)
-        }
-        sampler::PolicyType::NumericAttribute(numeric) => {
-            format!("a number in the attribute `{}`", numeric.key)
-        }
-        sampler::PolicyType::Probabilistic(p) => {
-            format!("{} % by trace id", p.sampling_percentage)
-        }
-        sampler::PolicyType::StatusCode(codes) => {
-            format!("a span with status {}", codes.status_codes.join(" or "))
-        }
-        sampler::PolicyType::StringAttribute(string) => {
-            let not = if string.invert_match {
-                "no span with "
-            } else {
-                ""
-            };
-            format!(
-                "{not}the attribute `{}` matching {}",
-                string.key,
-                string.values.join(" or ")
-            )
-        }
-        sampler::PolicyType::And(and) => {
-            let all: Vec<String> = and
-                .and_sub_policy
-                .iter()
-                .map(|sub| policy_type(&sub.policy_type))
-                .collect();
-            all.join(" and ")
-        }
-        other => other.name().to_owned(),
-    }
 }
