@@ -16,16 +16,22 @@ COMMIT_INTERVAL = "500ms"
 # What can become of a span beside pending, in `sampler_spans_total` on `/metrics`.
 STATES = ("sampled", "not_sampled", "dropped", "late")
 
+# The section `tail_sampling` unless a check has its own.
+EVERYTHING = {
+    "decision_wait": DECISION_WAIT,
+    "policies": [{"name": "all", "type": "always_sample"}],
+}
+
 
 class Whyslow:
-    """Keeps every trace, and listens on free ports of the loopback interface."""
+    """Keeps every trace by default, and listens on free ports of the loopback interface."""
 
-    def __init__(self, folder, name, binary, tables, environment=None):
+    def __init__(self, folder, name, binary, tables, environment=None, sampling=EVERYTHING):
         self.name = name
         home = folder.below(name)
         config = home / "pipeline.yaml"
         # JSON is YAML too, and needs no quoting rules.
-        config.write_text(json.dumps(_pipeline(home, tables), indent=2), encoding="utf-8")
+        config.write_text(json.dumps(_pipeline(home, tables, sampling), indent=2), encoding="utf-8")
         self._process = Process(
             folder, f"{name}-whyslow", [binary, "serve", "-c", config], environment
         )
@@ -128,12 +134,11 @@ def _sum(metrics, unit, states):
     return sum(value for name, value in metrics.items() if re.match(pattern, name))
 
 
-def _pipeline(home, tables):
+def _pipeline(home, tables, sampling):
     listener = {"endpoint": "127.0.0.1:0"}
-    everything = {"name": "all", "type": "always_sample"}
     return {
         "receivers": {"otlp": {"protocols": {"grpc": listener, "http": listener}}},
-        "processors": {"tail_sampling": {"decision_wait": DECISION_WAIT, "policies": [everything]}},
+        "processors": {"tail_sampling": sampling},
         "exporters": {"lake": {"path": tables, "commit_interval": COMMIT_INTERVAL}},
         "extensions": {
             "query": listener,
