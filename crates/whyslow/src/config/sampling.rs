@@ -26,7 +26,7 @@ pub(super) fn read(
     let config: sampler::Config = de::read(node, path)?;
     config
         .validate()
-        .map_err(|e| Error::at(path, node.line, crate::show::text::error_chain(&e)))?;
+        .map_err(|e| refusal(&e, &config, node, path))?;
     let findings = config.findings();
     warnings.extend(findings.iter().map(|finding| warning(finding, node, path)));
     Ok(config)
@@ -60,6 +60,17 @@ pub(super) fn review(root: &Node) -> Vec<Reviewed> {
             }
         })
         .collect()
+}
+
+fn refusal(error: &sampler::Error, config: &sampler::Config, section: &Node, path: &str) -> Error {
+    let message = crate::show::text::error_chain(error);
+    let Some(idx) = error.position_in(&config.policies) else {
+        return Error::at(path, section.line, message);
+    };
+    let policies = section.child("policies");
+    let line = policies.and_then(|policies| item(policies, idx));
+    let line = line.map_or(section.line, |policy| policy.line);
+    Error::at(&format!("{path}::policies[{idx}]"), line, message)
 }
 
 fn warning(finding: &Finding, section: &Node, path: &str) -> Warning {

@@ -91,15 +91,15 @@ fn c22_an_inverted_match_is_pointed_out() {
 fn c29_is_refused_with_policy_and_key_or_starts_with_a_warning() {
     // Per document, what the refusal names; nothing for those that start.
     let named: [&[&str]; 13] = [
-        &["`p`", "twice"],
+        &["policies[1]", "`p`", "twice"],
         &["latencey", "`latency`", "policies[0]"],
-        &["policy number 1", "`name`"],
-        &["`p`", "status_codes", "error"],
-        &["`p`", "status_codes"],
+        &["policies[0]", "`name`"],
+        &["policies[0]", "`p`", "status_codes", "error"],
+        &["policies[0]", "`p`", "status_codes"],
         &["treshold_ms", "`threshold_ms`", "policies[0]"],
         &["`d`", "`x`", "string_attribute::value"],
         &["probabilistic", "latency", "policies[0]"],
-        &["`c`", "policy_order", "`b`"],
+        &["policies[0]", "`c`", "policy_order", "`b`"],
         &["decision_wait", "line 2"],
         &["policies"],
         &[],
@@ -136,6 +136,25 @@ fn c29_is_refused_with_policy_and_key_or_starts_with_a_warning() {
     for (warning, start) in found.iter().zip(starts) {
         assert!(warning.starts_with(start), "{warning}");
     }
+}
+
+#[test]
+fn a_refused_policy_is_found_by_its_line_also_below_another() {
+    let yaml = "\
+processors:
+  tail_sampling:
+    policies:
+      - {name: all, type: always_sample}
+      - name: both
+        type: and
+        and:
+          and_sub_policy:
+            - {name: t, type: trace_flags}
+            - {name: c, type: span_count, span_count: {min_spans: 5, max_spans: 3}}
+";
+    let refused = reviewed(yaml).remove(0).config.unwrap_err().to_string();
+    let place = "`processors::tail_sampling::policies[1]` (line 5): policy `both/c`";
+    assert!(refused.starts_with(place), "{refused}");
 }
 
 /// The Collector's own file, with components that do not exist here.
