@@ -167,3 +167,51 @@ fn waits(sampler: &sampler::Config) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{describe, describe_sections};
+    use crate::config;
+
+    const PROCESSORS: &str = "\
+processors:
+  tail_sampling:
+    policies:
+      - name: rare
+        type: probabilistic
+        probabilistic:
+          sampling_percentage: 0.1
+      - {name: probes, type: drop, drop: {drop_sub_policy: [{name: f, type: trace_flags}]}}
+receivers: {otlp: {protocols: {grpc: {}}}}
+service: {pipelines: {traces: {receivers: [otlp], processors: [tail_sampling], exporters: [EXPORTER]}}}
+exporters: {EXPORTER: {}}
+";
+
+    const FOUND: &str = "\
+note: `processors::tail_sampling::policies[0]::probabilistic::sampling_percentage` (line 7): policy `rare`: is a percentage: 0.1 keeps one trace in 1000
+  remedy: if a fraction was meant, multiply it by 100
+";
+
+    #[test]
+    fn what_is_found_comes_first_with_line_and_remedy() {
+        let loaded = config::parse(&PROCESSORS.replace("EXPORTER", "lake"), &|_| None).unwrap();
+        let text = describe("this", &loaded);
+        let rest = text.strip_prefix(FOUND).unwrap();
+        assert!(rest.starts_with("this is valid"), "{rest}");
+        assert!(rest.contains("keep by `rare`: 0.1 % by trace id"), "{rest}");
+        assert!(rest.contains("drop by `probes`: a span with"), "{rest}");
+    }
+
+    #[test]
+    fn a_file_that_is_refused_for_something_else_is_read_as_far_as_it_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("collector.yaml");
+        std::fs::write(&path, PROCESSORS.replace("EXPORTER", "otlphttp")).unwrap();
+        let error = config::load(Some(&path)).unwrap_err();
+        let sections = config::review(Some(&path)).unwrap();
+        assert_eq!(
+            describe_sections(&sections, &error),
+            format!("{FOUND}`processors::tail_sampling` is valid: `rare`, `probes`\n")
+        );
+    }
+}

@@ -43,15 +43,17 @@ pub(crate) struct Reviewed {
     pub(crate) warnings: Vec<Warning>,
 }
 
-/// Reads every `tail_sampling` section of a file, in use or not.
+/// Reads every `tail_sampling` section of a file, in use or not, and one that is the whole file.
 pub(super) fn review(root: &Node) -> Vec<Reviewed> {
-    let processors = Section::Processors.key();
-    let entries = root.child(processors).map(Node::entries);
-    let sections = entries.unwrap_or_default().iter();
+    let key = Section::Processors.key();
+    let processors = root.child(key).map(Node::entries).unwrap_or_default();
+    let of_file = root.entries().iter().map(|entry| (entry, String::new()));
+    let sections = processors.iter().map(|entry| (entry, format!("{key}::")));
     sections
-        .filter(|(id, _)| type_of(id) == KIND)
-        .map(|(id, node)| {
-            let path = format!("{processors}::{id}");
+        .chain(of_file)
+        .filter(|((id, _), _)| type_of(id) == KIND)
+        .map(|((id, node), above)| {
+            let path = format!("{above}{id}");
             let mut warnings = Vec::new();
             Reviewed {
                 config: read(node, &path, &mut warnings),

@@ -194,3 +194,10 @@ exporters: {otlphttp: {endpoint: 'http://backend:4318'}}
     assert_eq!(found.fault.line, 9);
     assert!(sections[1].config.is_err());
 }
+
+#[test]
+fn a_section_may_be_the_whole_file() {
+    let sections = reviewed("tail_sampling/a: {policies: [{name: p, type: trace_flags}]}");
+    assert_eq!(sections[0].path, "tail_sampling/a");
+    assert!(sections[0].config.is_ok());
+}
