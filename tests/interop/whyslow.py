@@ -14,13 +14,21 @@ DECISION_WAIT = "1s"
 COMMIT_INTERVAL = "500ms"
 
 # What can become of a span beside pending, in `sampler_spans_total` on `/metrics`.
-STATES = ("sampled", "not_sampled", "dropped", "late")
+STATES = ("sampled", "not_sampled", "dropped", "late", "duplicate")
+
+# The section `tail_sampling` unless a check has its own.
+EVERYTHING = {
+    "decision_wait": DECISION_WAIT,
+    "policies": [{"name": "all", "type": "always_sample"}],
+}
 
 
 class Whyslow:
-    """Keeps every trace, and listens on free ports of the loopback interface."""
+    """Keeps every trace by default, and listens on free ports of the loopback interface."""
 
-    def __init__(self, folder, name, binary, tables, environment=None, change=None):
+    def __init__(
+        self, folder, name, binary, tables, environment=None, sampling=EVERYTHING, change=None
+    ):
         """`change`, if given, changes the pipeline before it is written."""
         self.name = name
         self._folder = folder
@@ -28,7 +36,7 @@ class Whyslow:
         self._n_starts = 0
         home = folder.below(name)
         config = home / "pipeline.yaml"
-        pipeline = _pipeline(home, tables)
+        pipeline = _pipeline(home, tables, sampling)
         if change:
             change(pipeline)
         # JSON is YAML too, and needs no quoting rules.
@@ -168,12 +176,11 @@ def _sum(metrics, unit, states):
     return sum(value for name, value in metrics.items() if re.match(pattern, name))
 
 
-def _pipeline(home, tables):
+def _pipeline(home, tables, sampling):
     listener = {"endpoint": "127.0.0.1:0"}
-    everything = {"name": "all", "type": "always_sample"}
     return {
         "receivers": {"otlp": {"protocols": {"grpc": listener, "http": listener}}},
-        "processors": {"tail_sampling": {"decision_wait": DECISION_WAIT, "policies": [everything]}},
+        "processors": {"tail_sampling": sampling},
         "exporters": {"lake": {"path": tables, "commit_interval": COMMIT_INTERVAL}},
         "extensions": {
             "query": listener,

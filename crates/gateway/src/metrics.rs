@@ -6,6 +6,7 @@
 //! off by at most the inputs at work otherwise. What was refused or rejected is outside of it: its sender
 //! was told.
 
+mod collector;
 mod render;
 mod text;
 
@@ -18,7 +19,7 @@ use std::{
 };
 
 use otlp::export::{Checked, Signal};
-use sampler::{Decided, Decision, Stats};
+use sampler::{Decided, Decision, PolicyCounts, Sampler, Stats};
 use tonic::Code;
 
 use crate::status::{Refusal, RefusedReason};
@@ -170,6 +171,8 @@ pub struct Metrics {
     duplicate: AmountCell,
     pending: AmountCell,
     decided_traces: Mutex<BTreeMap<DecidedKey, u64>>,
+    /// Names of the policies and what they have said, in file order.
+    policies: Mutex<Vec<(Box<str>, PolicyCounts)>>,
     pub(crate) released_spans: AtomicU64,
     pub(crate) release_backlog_spans: AtomicU64,
     pub(crate) release_sequence: AtomicU64,
@@ -301,6 +304,19 @@ impl Metrics {
             .unwrap_or_else(PoisonError::into_inner);
         let n_traces = traces.entry(key).or_default();
         *n_traces = n_traces.saturating_add(1);
+    }
+
+    /// Takes over what the policies have said.
+    pub(crate) fn set_policies(&self, sampler: &Sampler) {
+        let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
+        if policies.is_empty() {
+            let counts = sampler.policy_counts();
+            policies.extend(counts.map(|(name, counts)| (Box::from(name), counts)));
+        } else {
+            for (known, (_, counts)) in policies.iter_mut().zip(sampler.policy_counts()) {
+                known.1 = counts;
+            }
+        }
     }
 
     /// `unrecorded` are decided, but nobody has been told.

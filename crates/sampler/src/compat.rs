@@ -21,8 +21,9 @@
 //! That last one is: dropped, then *not* matching an inverted policy ("not sampled"), then sampled,
 //! then matching an inverted policy if no other policy said "not sampled", then not sampled.
 //!
-//! Not restored by anything: traces that are evicted undecided, whole-second timers, and the panic
-//! on an invalid pattern.
+//! Not restored by anything: traces that are evicted undecided, whole-second timers, the panic on an
+//! invalid pattern, the bytes of resources and scopes in a trace's size, the first instead of the
+//! last value of a repeated attribute, and a budget that fills up between the traces of one tick.
 
 use std::fmt;
 

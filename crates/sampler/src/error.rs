@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::ottl::OttlProblem;
+use crate::policy::Policy;
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -154,6 +155,37 @@ pub enum Error {
         /// Why not.
         source: otlp::Error,
     },
+}
+
+impl Error {
+    /// Place among the top-level policies of the one that is wrong, or that has the wrong one below
+    /// it; of two with one name the second.
+    #[must_use]
+    pub fn position_in(&self, policies: &[Policy]) -> Option<usize> {
+        let path = match self {
+            Self::NameEmpty { number } => return number.checked_sub(1),
+            Self::NameDuplicate { policy }
+            | Self::TypeMissing { policy }
+            | Self::TypeUnknown { policy, .. }
+            | Self::TypeNested { policy, .. }
+            | Self::Stateful { policy, .. }
+            | Self::Ottl { policy, .. }
+            | Self::SectionMissing { policy, .. }
+            | Self::SectionForeign { policy, .. }
+            | Self::PolicyKeyUnknown { policy, .. }
+            | Self::PolicyValue { policy, .. }
+            | Self::Pattern { policy, .. }
+            | Self::TooManyAtoms { policy, .. } => policy,
+            Self::NoPolicies
+            | Self::TooManyPolicies { .. }
+            | Self::KeyValue { .. }
+            | Self::Resource { .. } => return None,
+        };
+        policies.iter().rposition(|policy| {
+            let below = path.strip_prefix(policy.name.as_str());
+            below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+        })
+    }
 }
 
 /// What is wrong with one value of the configuration.

@@ -32,6 +32,7 @@ mod findings;
 mod policy;
 
 mod arrival;
+mod counts;
 mod decided;
 mod decision;
 mod pending;
@@ -63,6 +64,7 @@ pub use crate::compile::POLICIES_MAX;
 pub use crate::config::{
     CACHE_SIZE_MAX, Config, DecisionCache, NUM_SHARDS_MAX, NUM_TRACES_MAX, SamplingStrategy,
 };
+pub use crate::counts::PolicyCounts;
 pub use crate::decision::{
     Decided, Decision, Observed, PolicyIndex, RecordedDecision, SpanHandle, TraceSummary, Trigger,
     Version,

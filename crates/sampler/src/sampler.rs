@@ -12,6 +12,7 @@ use otlp::{SpanId, TraceId};
 use self::on_arrival::judge_batch;
 use crate::atoms::AtomSet;
 use crate::config::{Config, SamplingStrategy};
+use crate::counts::PolicyCounts;
 use crate::decided::{DecidedTraces, Remembered};
 use crate::decision::{Decided, Observed, PolicyIndex, SpanHandle, TraceSummary, Trigger, Version};
 use crate::error::{Error, Result};
@@ -437,6 +438,12 @@ impl Sampler {
             .map_or("", AsRef::as_ref)
     }
 
+    /// Every policy's name and what it has said since the start, in file order.
+    pub fn policy_counts(&self) -> impl Iterator<Item = (&str, PolicyCounts)> {
+        let names = self.policy_names.iter().map(AsRef::as_ref);
+        names.zip(self.policies.counts().iter().copied())
+    }
+
     /// Name of a service that this sampler has given out.
     #[must_use]
     pub fn service_name(&self, service: ServiceId) -> &str {
@@ -458,7 +465,10 @@ impl Sampler {
             heap_bytes: heap_bytes as u64,
             pending_heap_bytes: (self.pending.used_bytes() + self.list_bytes) as u64,
             n_unreadable: self.n_unreadable,
-            n_policies_failed: self.policies.n_failed(),
+            n_policies_failed: self
+                .policy_counts()
+                .map(|(_, counts)| counts.n_failed)
+                .sum(),
         }
     }
 }

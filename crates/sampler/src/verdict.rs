@@ -6,8 +6,8 @@
 //! is credited is the first in file order with the winning verdict, and none where nothing asked
 //! to keep the trace. `drop` policies are asked first, wherever they stand, and one that drops ends
 //! the asking; so does the first that samples under `sample_on_first_match`. All others are asked
-//! every time, which matters to those that have a budget. A policy that fails has no verdict and is
-//! counted.
+//! every time, which matters to those that have a budget. A policy that fails has no verdict. What
+//! each says is counted.
 //!
 //! `invert_match` is a plain negation, as in the Collector since v0.144; what it was before
 //! ([`crate::Compat`]) are two more verdicts, below dropped and below sampled.
@@ -16,6 +16,7 @@ use crate::atoms::{AtomSet, Atoms, AtomsBuilder, whole_ms};
 use crate::chance::Chances;
 use crate::compile;
 use crate::config::{Config, SamplingStrategy};
+use crate::counts::PolicyCounts;
 use crate::decision::{Decision, PolicyIndex};
 use crate::error::Result;
 use crate::limits::{CountPerSecond, Limit};
@@ -37,7 +38,7 @@ pub(crate) struct Evidence<'a> {
 
 /// What one policy says of one trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+pub(crate) enum Verdict {
     Sampled,
     NotSampled,
     Dropped,
@@ -49,7 +50,7 @@ enum Verdict {
 
 /// A policy that has no verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Failed;
+pub(crate) struct Failed;
 
 /// What `invert_match` makes of a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,8 +121,8 @@ pub(crate) struct Policies {
     /// Positions in `tests` in the order of asking.
     order: Vec<usize>,
     sample_on_first_match: bool,
-    /// Policies that had no verdict on a trace, so far.
-    n_failed: u64,
+    /// What each has said so far, in file order.
+    counts: Vec<PolicyCounts>,
 }
 
 /// A decision and what is credited for it.
@@ -178,15 +179,15 @@ impl Policies {
         Ok(Self {
             atoms: atoms.build(),
             order: [drops, others].concat(),
+            counts: vec![PolicyCounts::default(); tests.len()],
             tests,
             sample_on_first_match: config.sample_on_first_match,
-            n_failed: 0,
         })
     }
 
-    /// Policies that had no verdict on a trace, so far.
-    pub(crate) fn n_failed(&self) -> u64 {
-        self.n_failed
+    /// What each policy has said so far, in file order.
+    pub(crate) fn counts(&self) -> &[PolicyCounts] {
+        &self.counts
     }
 
     /// Asks every policy about a whole trace.
@@ -194,7 +195,9 @@ impl Policies {
         let mut first = Firsts::default();
         for position in &self.order {
             let policy = policy_index(*position);
-            match self.tests[*position].verdict(&evidence) {
+            let verdict = self.tests[*position].verdict(&evidence);
+            self.counts[*position].note(verdict);
+            match verdict {
                 Ok(Verdict::Dropped) => return Judgement::dropped(policy),
                 Ok(verdict) => {
                     first.note(verdict, policy);
@@ -202,7 +205,7 @@ impl Policies {
                         break;
                     }
                 }
-                Err(Failed) => self.n_failed += 1,
+                Err(Failed) => {}
             }
         }
         match first.credited() {
@@ -222,7 +225,9 @@ impl Policies {
             let policy = policy_index(*position);
             let test = &mut self.tests[*position];
             let is_drop = matches!(test, Test::Drop(_));
-            match test.verdict(&evidence) {
+            let verdict = test.verdict(&evidence);
+            self.counts[*position].note(verdict);
+            match verdict {
                 Ok(Verdict::Dropped) => return OnArrival::Decided(Judgement::dropped(policy)),
                 Ok(Verdict::Sampled) => {
                     let judgement = Judgement {
@@ -239,7 +244,7 @@ impl Policies {
                 Ok(Verdict::NotSampled | Verdict::InvertSampled | Verdict::InvertNotSampled) => {
                     may_be_dropped |= is_drop;
                 }
-                Err(Failed) => self.n_failed += 1,
+                Err(Failed) => {}
             }
         }
         OnArrival::Pending

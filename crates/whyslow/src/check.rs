@@ -1,14 +1,18 @@
 //! `whyslow check`: validates a pipeline file and prints what would run.
 
+mod policy;
+
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use crate::config::{self, Loaded};
+use crate::config::{self, Loaded, Reviewed, Warning};
 use crate::show;
 
 /// Check a pipeline file and print what it would run. Opens no port and writes nothing.
 ///
-/// The exit code is 64 if the file would be refused.
+/// Sampling policies that probably do not mean what their author wants are pointed out, with line
+/// and remedy; also in a Collector's file whose other components do not exist here. The exit code
+/// is 64 if the file would be refused.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  whyslow check -c pipelines/local.yaml")]
 pub(crate) struct Args {
@@ -19,7 +23,16 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let loaded = config::load(args.config.as_deref())?;
+    let path = args.config.as_deref();
+    let loaded = match config::load(path) {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            // A file without readable sections has no more to say than the error.
+            let sections = config::review(path).unwrap_or_default();
+            show::print(&describe_sections(&sections, &error))?;
+            return Err(error.into());
+        }
+    };
     let name = args
         .config
         .as_ref()
@@ -30,16 +43,47 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What of a refused file would do.
+fn describe_sections(sections: &[Reviewed], refused: &config::Error) -> String {
+    let mut out = String::new();
+    for section in sections {
+        for warning in &section.warnings {
+            out.push_str(&notice(warning));
+        }
+        // Writing to a `String` cannot fail.
+        match &section.config {
+            Ok(config) => {
+                let names = config.policies.iter().map(|policy| policy.name.as_str());
+                let names = names.collect::<Vec<_>>().join("`, `");
+                writeln!(out, "`{}` is valid: `{names}`", section.path).ok();
+            }
+            Err(error) if error.to_string() != refused.to_string() => {
+                writeln!(out, "error: {error}").ok();
+            }
+            Err(_) => {}
+        }
+    }
+    out
+}
+
+/// A warning with its remedy on a line of its own.
+fn notice(warning: &Warning) -> String {
+    let remedy = warning.remedy.map(|remedy| format!("  remedy: {remedy}\n"));
+    format!(
+        "{}: {}\n{}",
+        warning.severity.as_str(),
+        warning.fault,
+        remedy.unwrap_or_default()
+    )
+}
+
 /// What would run, for people.
 fn describe(name: &str, loaded: &Loaded) -> String {
-    let mut out = String::new();
+    let mut out: String = loaded.warnings.iter().map(notice).collect();
     let mut line = |text: String| {
         out.push_str(&text);
         out.push('\n');
     };
-    for warning in &loaded.warnings {
-        line(format!("warning: {warning}"));
-    }
     let config = &loaded.config;
     let protocols = &config.gateway.otlp.protocols;
     line(format!("{name} is valid. It would run:"));
@@ -64,10 +108,14 @@ fn describe(name: &str, loaded: &Loaded) -> String {
     ));
     line(format!("  decide    {}", waits(&config.sampler)));
     for policy in &config.sampler.policies {
+        let verb = match policy.policy_type {
+            sampler::PolicyType::Drop(_) => "drop",
+            _ => "keep",
+        };
         line(format!(
-            "            keep by `{}`: {}",
+            "            {verb} by `{}`: {}",
             policy.name,
-            policy_type(&policy.policy_type)
+            policy::describe(&policy.policy_type)
         ));
     }
     line(format!("  redact    {}", redaction(&config.redact)));
@@ -120,45 +168,50 @@ fn waits(sampler: &sampler::Config) -> String {
     out
 }
 
-fn policy_type(policy: &sampler::PolicyType) -> String {
-    match policy {
-        sampler::PolicyType::AlwaysSample => "every trace".to_owned(),
-        sampler::PolicyType::Latency(latency) if latency.upper_threshold_ms > 0 => format!(
-            "longer than {} ms, at most {} ms",
-            latency.threshold_ms, latency.upper_threshold_ms
-        ),
-        sampler::PolicyType::Latency(latency) => {
-            format!("longer than {} ms", latency.threshold_ms)
-        }
-        sampler::PolicyType::NumericAttribute(numeric) => {
-            format!("a number in the attribute `{}`", numeric.key)
-        }
-        sampler::PolicyType::Probabilistic(p) => {
-            format!("{} % by trace id", p.sampling_percentage)
-        }
-        sampler::PolicyType::StatusCode(codes) => {
-            format!("a span with status {}", codes.status_codes.join(" or "))
-        }
-        sampler::PolicyType::StringAttribute(string) => {
-            let not = if string.invert_match {
-                "no span with "
-            } else {
-                ""
-            };
-            format!(
-                "{not}the attribute `{}` matching {}",
-                string.key,
-                string.values.join(" or ")
-            )
-        }
-        sampler::PolicyType::And(and) => {
-            let all: Vec<String> = and
-                .and_sub_policy
-                .iter()
-                .map(|sub| policy_type(&sub.policy_type))
-                .collect();
-            all.join(" and ")
-        }
-        other => other.name().to_owned(),
+#[cfg(test)]
+mod tests {
+    use super::{describe, describe_sections};
+    use crate::config;
+
+    const PROCESSORS: &str = "\
+processors:
+  tail_sampling:
+    policies:
+      - name: rare
+        type: probabilistic
+        probabilistic:
+          sampling_percentage: 0.1
+      - {name: probes, type: drop, drop: {drop_sub_policy: [{name: f, type: trace_flags}]}}
+receivers: {otlp: {protocols: {grpc: {}}}}
+service: {pipelines: {traces: {receivers: [otlp], processors: [tail_sampling], exporters: [EXPORTER]}}}
+exporters: {EXPORTER: {}}
+";
+
+    const FOUND: &str = "\
+note: `processors::tail_sampling::policies[0]::probabilistic::sampling_percentage` (line 7): policy `rare`: is a percentage: 0.1 keeps one trace in 1000
+  remedy: if a fraction was meant, multiply it by 100
+";
+
+    #[test]
+    fn what_is_found_comes_first_with_line_and_remedy() {
+        let loaded = config::parse(&PROCESSORS.replace("EXPORTER", "lake"), &|_| None).unwrap();
+        let text = describe("this", &loaded);
+        let rest = text.strip_prefix(FOUND).unwrap();
+        assert!(rest.starts_with("this is valid"), "{rest}");
+        assert!(rest.contains("keep by `rare`: 0.1 % by trace id"), "{rest}");
+        assert!(rest.contains("drop by `probes`: a span with"), "{rest}");
+    }
+
+    #[test]
+    fn a_file_that_is_refused_for_something_else_is_read_as_far_as_it_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("collector.yaml");
+        std::fs::write(&path, PROCESSORS.replace("EXPORTER", "otlphttp")).unwrap();
+        let error = config::load(Some(&path)).unwrap_err();
+        let sections = config::review(Some(&path)).unwrap();
+        assert_eq!(
+            describe_sections(&sections, &error),
+            format!("{FOUND}`processors::tail_sampling` is valid: `rare`, `probes`\n")
+        );
     }
 }

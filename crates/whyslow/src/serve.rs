@@ -76,7 +76,10 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
 /// Logs what a configuration makes one want to know.
 pub(crate) fn tell(warnings: &[Warning]) {
     for warning in warnings {
-        tracing::warn!("{warning}");
+        match warning.severity {
+            sampler::Severity::Warning => tracing::warn!("{warning}"),
+            sampler::Severity::Note => tracing::info!("{warning}"),
+        }
     }
 }
 

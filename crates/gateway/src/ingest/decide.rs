@@ -97,6 +97,7 @@ impl<D: Disk> Ingest<D> {
                     let policy = self.names.policy(&self.sampler, decided.policy);
                     self.metrics.count_decided(decided, policy);
                 }
+                self.metrics.set_policies(&self.sampler);
                 let plan = self.plan(sequence, now_unix_nano, decided, late);
                 self.hold_until_committed(&plan);
                 self.unsynced.push_back((position, plan));

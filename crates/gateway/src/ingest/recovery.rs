@@ -90,6 +90,7 @@ impl<D: Disk> Ingest<D> {
             n_spans: stats.n_spans.saturating_add(n_late),
             n_bytes: stats.n_bytes.saturating_add(n_bytes_late),
         });
+        self.metrics.set_policies(&self.sampler);
         self.delete_committed();
         self.refresh();
         if cfg!(debug_assertions) {

@@ -30,6 +30,8 @@ impl Metrics {
         self.render_exports(&mut text);
         self.render_items(&mut text);
         self.render_sampler(&mut text);
+        self.render_policies(&mut text);
+        self.render_as_collector(&mut text);
         self.render_release(&mut text);
         text.into_string()
     }

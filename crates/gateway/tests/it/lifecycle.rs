@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::AtomicU64};
 use gateway::{Error, Health};
 use http::StatusCode;
 
-use crate::harness::{Fixture, T0, TRACES, config, start_of, trace_export};
+use crate::harness::{Fixture, T0, TRACES, config, eventually, start_of, trace_export};
 
 const PROTOBUF: &str = "application/x-protobuf";
 
@@ -117,4 +117,49 @@ async fn many_senders_at_once_are_all_answered_and_conserved() {
         (conservation.received.n_spans, conservation.sampled.n_traces),
         (100, 100)
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn policies_and_decisions_are_on_the_metrics_page_under_the_names_of_the_collector() {
+    let mut gateway = Fixture::new(config()).await;
+    let page = || gateway.handle.metrics.render_prometheus();
+    let prefix = "otelcol_processor_tail_sampling";
+    // Each is there before anything has come.
+    let nothing = format!("{prefix}_sampling_policy_execution_count{{policy=\"all\"}} 0\n");
+    assert!(page().contains(&nothing), "{}", page());
+    gateway
+        .export(TRACES, trace_export(1, 10), None)
+        .await
+        .unwrap();
+    gateway.advance(2);
+    gateway.next_release().await;
+    // Observed after the decision on its trace, which it follows.
+    gateway
+        .export(TRACES, trace_export(1, 10), None)
+        .await
+        .unwrap();
+    let labels = "policy=\"all\",sampled=\"true\",decision=\"sampled\"";
+    let expected = [
+        format!("{prefix}_new_trace_id_received 1\n"),
+        format!("{prefix}_sampling_traces_on_memory 0\n"),
+        format!(
+            "{prefix}_global_count_traces_sampled{{sampled=\"true\",decision=\"sampled\"}} 1\n"
+        ),
+        format!(
+            "{prefix}_global_count_traces_sampled{{sampled=\"false\",decision=\"dropped\"}} 0\n"
+        ),
+        format!("{prefix}_count_traces_sampled{{{labels}}} 1\n"),
+        format!("{prefix}_sampling_policy_execution_count{{policy=\"all\"}} 1\n"),
+        format!("{prefix}_sampling_policy_evaluation_error 0\n"),
+        format!("{prefix}_traces_dropped_too_large 0\n"),
+        format!("{prefix}_early_releases_from_cache_decision{{sampled=\"true\"}} 1\n"),
+        "sampler_policy_traces_total{policy=\"all\",state=\"checked\"} 1\n".to_owned(),
+        "sampler_policy_traces_total{policy=\"all\",state=\"matched\"} 1\n".to_owned(),
+    ];
+    eventually(async || {
+        let page = gateway.handle.metrics.render_prometheus();
+        let is_there = expected.iter().all(|line| page.contains(line));
+        is_there.then_some(())
+    })
+    .await;
 }

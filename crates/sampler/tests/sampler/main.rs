@@ -16,6 +16,7 @@ mod config;
 mod configs;
 mod conformance;
 mod conformance_more;
+mod counts;
 mod duplicates;
 mod findings;
 mod lifecycle;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::error::{Error, Warning, unknown};
 use super::settings::{LOG_LEVEL, LakeExporter, keep_all};
 use super::tree::{Node, Value};
-use super::{Config, de};
+use super::{Config, de, sampling};
 
 /// Keys at the top of a file.
 const TOP: [&str; 6] = [
@@ -171,7 +171,10 @@ pub(super) fn assemble(root: &Node, warnings: &mut Vec<Warning>) -> Result<Confi
             intake: extensions.one("intake")?.unwrap_or_default(),
         },
         log: extensions.one("write_ahead_log")?.unwrap_or_default(),
-        sampler: processors.one("tail_sampling")?.unwrap_or_else(keep_all),
+        sampler: match processors.place(sampling::KIND)? {
+            Some((path, node)) => sampling::read(node, &path, warnings)?,
+            None => keep_all(),
+        },
         redact: processors.one("redact")?.unwrap_or_default(),
         lake,
         query: extensions.one("query")?,
@@ -201,7 +204,7 @@ fn check_top(root: &Node) -> Result<(), Error> {
 }
 
 /// The type in `type/name`.
-fn type_of(id: &str) -> &str {
+pub(super) fn type_of(id: &str) -> &str {
     id.split_once('/').map_or(id, |(kind, _)| kind)
 }
 
@@ -350,6 +353,13 @@ struct Used<'a> {
 impl Used<'_> {
     /// The configuration of the only component of this type, if there is one.
     fn one<T: serde::de::DeserializeOwned>(&self, kind: &str) -> Result<Option<T>, Error> {
+        self.place(kind)?
+            .map(|(path, node)| de::read(node, &path))
+            .transpose()
+    }
+
+    /// Where that component is written.
+    fn place(&self, kind: &str) -> Result<Option<(String, &Node)>, Error> {
         let mut ids = self.ids.iter().filter(|id| type_of(id) == kind);
         let Some(id) = ids.next() else {
             return Ok(None);
@@ -365,7 +375,7 @@ impl Used<'_> {
             let path = format!("{}::{second}", self.section.key());
             return Err(Error::at(&path, node.line, message));
         }
-        de::read(node, &path).map(Some)
+        Ok(Some((path, node)))
     }
 
     fn warn_not_needed(&self, warnings: &mut Vec<Warning>) {

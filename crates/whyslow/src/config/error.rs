@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use sampler::Severity;
 use thiserror::Error;
 
 /// A fault that stops the start, before any port opens.
@@ -35,15 +36,24 @@ pub(crate) struct Fault {
 
 /// Something a person should know that does not stop the start.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Warning(pub(crate) Fault);
+pub(crate) struct Warning {
+    pub(crate) severity: Severity,
+    pub(crate) fault: Fault,
+    /// What to do about it, where the message does not say so.
+    pub(crate) remedy: Option<&'static str>,
+}
 
 impl Warning {
     pub(crate) fn new(path: &str, line: u64, message: impl Into<String>) -> Self {
-        Self(Fault {
-            path: path.to_owned(),
-            line,
-            message: message.into(),
-        })
+        Self {
+            severity: Severity::Warning,
+            fault: Fault {
+                path: path.to_owned(),
+                line,
+                message: message.into(),
+            },
+            remedy: None,
+        }
     }
 }
 
@@ -72,7 +82,11 @@ impl fmt::Display for Fault {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.fault.fmt(f)?;
+        match self.remedy {
+            Some(remedy) => write!(f, "; {remedy}"),
+            None => Ok(()),
+        }
     }
 }
 

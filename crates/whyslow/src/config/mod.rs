@@ -1,8 +1,9 @@
 //! Configuration: Collector-shaped YAML into the configurations of the stages.
 //!
 //! In reading order: `tree` (YAML with lines), `env` (`${env:NAME}`), `de` (tree to structs),
-//! `settings` (of components that no stage owns), `components` (what may stand in each section and
-//! which of it the pipelines use), and here the order of the checks.
+//! `settings` (of components that no stage owns), `sampling` (the `tail_sampling` section and what
+//! to know about it), `components` (what may stand in each section and which of it the pipelines
+//! use), and here the order of the checks.
 //!
 //! # Limits
 //!
@@ -16,6 +17,7 @@ mod components;
 mod de;
 mod env;
 mod error;
+mod sampling;
 mod settings;
 mod tree;
 
@@ -25,6 +27,7 @@ mod tests;
 use std::path::Path;
 
 pub(crate) use error::{Error, Warning};
+pub(crate) use sampling::Reviewed;
 pub(crate) use settings::{HealthCheck, LakeExporter, WriteAheadLog};
 
 use components::Section;
@@ -57,23 +60,38 @@ pub(crate) struct Loaded {
 
 /// Reads a file, or the built-in default where none is given.
 pub(crate) fn load(path: Option<&Path>) -> Result<Loaded, Error> {
-    let text = match path {
+    parse(&text(path)?, &|name| std::env::var(name).ok())
+}
+
+/// What there is to say about the `tail_sampling` sections of a file, also of one that is refused:
+/// a Collector's own file may name components that do not exist here.
+pub(crate) fn review(path: Option<&Path>) -> Result<Vec<Reviewed>, Error> {
+    let (root, _) = tree(&text(path)?, &|name| std::env::var(name).ok())?;
+    Ok(sampling::review(&root))
+}
+
+fn text(path: Option<&Path>) -> Result<String, Error> {
+    match path {
         Some(path) => std::fs::read_to_string(path).map_err(|source| Error::Read {
             path: path.to_owned(),
             source,
-        })?,
-        None => LOCAL_YAML.to_owned(),
-    };
-    parse(&text, &|name| std::env::var(name).ok())
+        }),
+        None => Ok(LOCAL_YAML.to_owned()),
+    }
 }
 
-/// Reads a configuration; `lookup` answers for the environment.
-pub(crate) fn parse(yaml: &str, lookup: env::Lookup<'_>) -> Result<Loaded, Error> {
+fn tree(yaml: &str, lookup: env::Lookup<'_>) -> Result<(Node, Vec<Warning>), Error> {
     let mut root = Node::parse(yaml).map_err(|e| Error::Syntax {
         message: e.to_string(),
     })?;
     let mut warnings = Vec::new();
     env::expand(&mut root, "", lookup, &mut warnings);
+    Ok((root, warnings))
+}
+
+/// Reads a configuration; `lookup` answers for the environment.
+pub(crate) fn parse(yaml: &str, lookup: env::Lookup<'_>) -> Result<Loaded, Error> {
+    let (root, mut warnings) = tree(yaml, lookup)?;
     let config = components::assemble(&root, &mut warnings)?;
     validate(&config, &root)?;
     Ok(Loaded { config, warnings })
@@ -93,13 +111,6 @@ fn validate(config: &Config, root: &Node) -> Result<(), Error> {
             message,
         )
     };
-    config.sampler.validate().map_err(|e| {
-        at(
-            Section::Processors,
-            "tail_sampling",
-            crate::show::text::error_chain(&e),
-        )
-    })?;
     config.redact.validate().map_err(|e| {
         at(
             Section::Processors,
