@@ -12,6 +12,7 @@ mod check;
 mod config;
 mod demo;
 mod generate;
+mod maintain;
 mod replay;
 mod serve;
 mod show;
@@ -36,10 +37,7 @@ const EXIT_CONFIG: u8 = 64;
 
 /// Why was the answer slow? OTLP traces in, tail sampling, Delta tables out, SQL.
 #[derive(Debug, Parser)]
-#[command(
-    version,
-    after_help = "Start here:\n  whyslow demo\n  whyslow serve"
-)]
+#[command(version, after_help = "Start here:\n  whyslow demo\n  whyslow serve")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -53,6 +51,7 @@ enum Command {
     Sql(sql::Args),
     Slow(slow::Args),
     Replay(replay::Args),
+    Maintain(maintain::Args),
     Loadgen(generate::Args),
 }
 
@@ -66,6 +65,7 @@ fn main() -> ExitCode {
         Command::Sql(args) => block_on(sql::run(args)),
         Command::Slow(args) => block_on(slow::run(args)),
         Command::Replay(args) => block_on(replay::run(args)),
+        Command::Maintain(args) => block_on(maintain::run(args)),
         Command::Loadgen(args) => block_on(generate::run(args)),
     };
     match result {
@@ -100,6 +100,7 @@ fn start_log(command: &Command) {
         | Command::Sql(_)
         | Command::Slow(_)
         | Command::Replay(_)
+        | Command::Maintain(_)
         | Command::Loadgen(_) => "warn".to_owned(),
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {

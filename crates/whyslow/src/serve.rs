@@ -5,6 +5,8 @@
 //!      -> store: rows of spans, traces, requests; visible to SQL at once
 //!      -> lake: Parquet and one Delta commit per table and interval -> the log may go
 //! SQL  -> query: committed files and rows in memory
+//!
+//! Beside the route: commits of others are looked for, and the tables maintained.
 //! ```
 //!
 //! Only three things flow backwards: the reply to the client, the release of the log after a commit,
@@ -25,6 +27,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::config::{self, Config, Warning};
+use crate::maintain;
 use crate::store::Store;
 
 /// How often commits of other processes on the same tables are looked for.
@@ -77,6 +80,7 @@ pub(crate) struct Service {
     tables: String,
     store: JoinHandle<()>,
     refresher: JoinHandle<()>,
+    maintainer: JoinHandle<()>,
     servers: Vec<ops::Server>,
 }
 
@@ -115,9 +119,17 @@ impl Service {
         let engine_config = config.query.clone().unwrap_or_default();
         let engine = Arc::new(query::Engine::new(Arc::clone(&lake), &engine_config)?);
         let refresher = tokio::spawn(refresh(Arc::clone(&lake)));
+        let maintenance_metrics = Arc::default();
+        let maintainer = tokio::spawn(maintain::forever(
+            Arc::clone(&lake),
+            config.lake,
+            instance,
+            Arc::clone(&maintenance_metrics),
+        ));
         let ops = ops::Ops {
             gateway: gateway.clone(),
             store: store_metrics,
+            maintenance: maintenance_metrics,
         };
         let mut servers = Vec::new();
         let mut query_addr = None;
@@ -144,6 +156,7 @@ impl Service {
             tables,
             store,
             refresher,
+            maintainer,
             servers,
         })
     }
@@ -170,6 +183,8 @@ impl Service {
             .await
             .context("the exporter `lake` ended early")?;
         self.refresher.abort();
+        // What it is in the middle of is safe to cut.
+        self.maintainer.abort();
         for server in self.servers {
             server.stop(QUERY_GRACE).await;
         }

@@ -17,13 +17,14 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::store;
+use crate::{maintain, store};
 
 /// What the answers are made of.
 #[derive(Debug, Clone)]
 pub(super) struct Ops {
     pub(super) gateway: Handle,
     pub(super) store: Arc<store::Metrics>,
+    pub(super) maintenance: Arc<maintain::Metrics>,
 }
 
 pub(super) fn router(ops: Ops) -> Router {
@@ -56,7 +57,8 @@ async fn ready(State(ops): State<Ops>) -> Response {
 }
 
 async fn metrics(State(ops): State<Ops>) -> Response {
-    let text = ops.gateway.metrics.render_prometheus() + &ops.store.render();
+    let text =
+        ops.gateway.metrics.render_prometheus() + &ops.store.render() + &ops.maintenance.render();
     (
         [(
             header::CONTENT_TYPE,

@@ -90,7 +90,9 @@ fn operators_get_health_readiness_and_conservation() {
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    for command in ["serve", "demo", "check", "sql", "slow", "replay", "loadgen"] {
+    for command in [
+        "serve", "demo", "check", "sql", "slow", "replay", "maintain", "loadgen",
+    ] {
         let output = succeed(whyslow().args([command, "--help"]));
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.contains("Example"), "{command}: {text}");
@@ -98,7 +100,7 @@ fn every_command_has_help_with_an_example() {
 }
 
 /// Status and body of a plain HTTP GET.
-fn http_get(url: &str) -> (u16, String) {
+pub(crate) fn http_get(url: &str) -> (u16, String) {
     use std::io::{Read as _, Write as _};
     let address = url.strip_prefix("http://").unwrap();
     let (host, path) = address.split_at(address.find('/').unwrap());

@@ -58,6 +58,7 @@ pub(crate) struct Site {
     policies: &'static str,
     decision_wait: &'static str,
     shutdown: &'static str,
+    maintain_every: &'static str,
 }
 
 impl Site {
@@ -68,6 +69,8 @@ impl Site {
             policies,
             decision_wait: "24h",
             shutdown: "decide",
+            // Captures grow older than rows are kept by default.
+            maintain_every: "0s",
         }
     }
 
@@ -80,6 +83,14 @@ impl Site {
         }
     }
 
+    /// Maintains the tables in the background; keeps rows for ever.
+    pub(crate) fn maintaining_every(self, maintain_every: &'static str) -> Self {
+        Self {
+            maintain_every,
+            ..self
+        }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -88,11 +99,12 @@ impl Site {
         self.path().join("tables")
     }
 
-    fn write_config(&self) -> PathBuf {
+    pub(crate) fn write_config(&self) -> PathBuf {
         let Self {
             policies,
             decision_wait,
             shutdown,
+            maintain_every,
             ..
         } = self;
         let root = self.path().display();
@@ -107,7 +119,12 @@ processors:
     decision_wait: {decision_wait}
     policies:
 {policies}exporters:
-  lake: {{path: '{root}/tables', commit_interval: 200ms}}
+  lake:
+    path: '{root}/tables'
+    commit_interval: 200ms
+    maintenance:
+      interval: {maintain_every}
+      retention_days: {{spans: 0, traces: 0, requests: 0}}
 extensions:
   query: {{endpoint: '127.0.0.1:0'}}
   intake: {{span_age_max: 876000h, shutdown: {shutdown}}}

@@ -10,7 +10,7 @@ use otlp::export::Signal;
 use crate::harness::{ALL, SLOW_OR_FAILED, Server, Site, capture};
 
 /// Sends the requests `from..to` of a capture, one at a time; every one is acknowledged.
-fn send(server: &Server, bodies: &[Vec<u8>]) {
+pub(crate) fn send(server: &Server, bodies: &[Vec<u8>]) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -26,7 +26,7 @@ fn send(server: &Server, bodies: &[Vec<u8>]) {
     });
 }
 
-fn bodies(name: &str) -> Vec<Vec<u8>> {
+pub(crate) fn bodies(name: &str) -> Vec<Vec<u8>> {
     let capture = Capture::open(&[capture(name)]).unwrap();
     capture
         .requests()

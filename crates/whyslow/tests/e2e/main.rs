@@ -16,4 +16,6 @@ mod harness;
 #[cfg(test)]
 mod kill;
 #[cfg(test)]
+mod maintain;
+#[cfg(test)]
 mod oracle;
