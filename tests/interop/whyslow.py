@@ -24,6 +24,8 @@ class Whyslow:
         self.name = name
         home = folder.below(name)
         config = home / "pipeline.yaml"
+        self._folder, self._binary, self._config = folder, binary, config
+        self._environment = environment
         # JSON is YAML too, and needs no quoting rules.
         config.write_text(json.dumps(_pipeline(home, tables), indent=2), encoding="utf-8")
         self._process = Process(
@@ -115,6 +117,15 @@ class Whyslow:
         expect("warnings in its log", self._process.lines(r"^\S+ +(WARN|ERROR)\b"), [])
         return "exit status 0, no warning in its log"
 
+    def maintain(self):
+        """Merges the small files of the tables, as a person would."""
+        command = [self._binary, "maintain", "-c", self._config]
+        with Process(self._folder, f"{self.name}-maintain", command, self._environment) as process:
+            expect("exit status of maintain", process.await_end(60), 0)
+            merged = process.lines(r"^spans: merged \d+ files")
+        expect("files of spans were merged", bool(merged), True)
+        return ", ".join(merged)
+
     def __enter__(self):
         return self
 
@@ -134,7 +145,14 @@ def _pipeline(home, tables):
     return {
         "receivers": {"otlp": {"protocols": {"grpc": listener, "http": listener}}},
         "processors": {"tail_sampling": {"decision_wait": DECISION_WAIT, "policies": [everything]}},
-        "exporters": {"lake": {"path": tables, "commit_interval": COMMIT_INTERVAL}},
+        "exporters": {
+            "lake": {
+                "path": tables,
+                "commit_interval": COMMIT_INTERVAL,
+                # `maintain` is run by hand, after the last commit.
+                "maintenance": {"interval": "0s"},
+            }
+        },
         "extensions": {
             "query": listener,
             "write_ahead_log": {"directory": str(home / "log")},
