@@ -79,6 +79,7 @@ def check_tables(checks, senders, tables):
     checks.run(f"{where}: SQL counts", check_count, expected, n_spans)
     for server, _ in senders:
         checks.run(f"{server.name}: orderly end", server.stop)
+    checks.run(f"{where}: maintain", senders[0][0].maintain)
     checks.run(f"{where}: deltalake reads", tables.check_deltalake, expected)
     checks.run(f"{where}: duckdb reads", tables.check_duckdb, expected)
 

@@ -36,6 +36,7 @@ class Whyslow:
         self._n_starts = 0
         home = folder.below(name)
         config = home / "pipeline.yaml"
+        self._binary, self._config = binary, config
         pipeline = _pipeline(home, tables, sampling)
         if change:
             change(pipeline)
@@ -152,6 +153,15 @@ class Whyslow:
         """`kill -9`."""
         self._process.kill()
 
+    def maintain(self):
+        """Merges the small files of the tables, as a person would."""
+        command = [self._binary, "maintain", "-c", self._config]
+        with Process(self._folder, f"{self.name}-maintain", command, self._environment) as process:
+            expect("exit status of maintain", process.await_end(60), 0)
+            merged = process.lines(r"^spans: merged \d+ files")
+        expect("files of spans were merged", bool(merged), True)
+        return ", ".join(merged)
+
     def __enter__(self):
         return self
 
@@ -181,7 +191,14 @@ def _pipeline(home, tables, sampling):
     return {
         "receivers": {"otlp": {"protocols": {"grpc": listener, "http": listener}}},
         "processors": {"tail_sampling": sampling},
-        "exporters": {"lake": {"path": tables, "commit_interval": COMMIT_INTERVAL}},
+        "exporters": {
+            "lake": {
+                "path": tables,
+                "commit_interval": COMMIT_INTERVAL,
+                # `maintain` is run by hand, after the last commit.
+                "maintenance": {"interval": "0s"},
+            }
+        },
         "extensions": {
             "query": listener,
             "write_ahead_log": {"directory": str(home / "log")},

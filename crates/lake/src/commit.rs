@@ -36,10 +36,10 @@ use crate::table::{Inner, Table, Tip, Writer};
 use crate::written::{self, Written};
 
 /// Lost races before giving up. Sixteen writers at full speed lose about ten per commit.
-const CONFLICTS_MAX: u32 = 64;
+pub(crate) const CONFLICTS_MAX: u32 = 64;
 /// Attempts at a store that fails, before the caller is told. The store's client has repeated each
 /// request by itself; the rows stay in memory and the caller comes back.
-const FAILURES_MAX: u32 = 3;
+pub(crate) const FAILURES_MAX: u32 = 3;
 const BACKOFF_MIN: Duration = Duration::from_millis(5);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
@@ -310,7 +310,7 @@ impl Inner {
 
 /// Waits a random part of a time that doubles with each attempt, so that writers that met once do
 /// not meet again.
-fn back_off(attempt: u32) {
+pub(crate) fn back_off(attempt: u32) {
     let ceiling = BACKOFF_MIN
         .saturating_mul(1 << attempt.min(16))
         .min(BACKOFF_MAX);

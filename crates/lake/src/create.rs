@@ -42,7 +42,7 @@ pub(crate) fn opened(
     if !has_log(kernel, root)? {
         match mode {
             Mode::Create => create(kernel, layout, root)?,
-            Mode::ReadOnly => {
+            Mode::Existing | Mode::ReadOnly => {
                 return Err(Error::TableMissing {
                     table: layout.name,
                     location: root.to_string(),

@@ -141,6 +141,36 @@ pub enum Error {
         /// The writer's answer.
         source: ParquetError,
     },
+    /// A data file of the table cannot be read: it is damaged.
+    #[error("cannot read the data file `{path}` of table `{table}`")]
+    ReadFile {
+        /// The name of the table.
+        table: &'static str,
+        /// Relative to the table's root.
+        path: String,
+        /// The reader's answer.
+        source: ParquetError,
+    },
+    /// Merged files would not hold the rows that they came from.
+    #[error("files of table `{table}` hold {expected} rows, {found} would be written")]
+    RowCount {
+        /// The name of the table.
+        table: &'static str,
+        /// Rows by the log, or by the footers.
+        expected: u64,
+        /// Rows that were merged.
+        found: u64,
+    },
+    /// The store does not list every file that the log names.
+    #[error("table `{table}` names {expected} files, the store has {found} of them")]
+    FilesMissing {
+        /// The name of the table.
+        table: &'static str,
+        /// Live files by the log.
+        expected: usize,
+        /// Those of them in the store.
+        found: usize,
+    },
     /// The lake was opened for reading only.
     #[error("table `{table}` is open for reading only")]
     ReadOnly {
@@ -192,8 +222,20 @@ impl Error {
             | Self::UnsupportedTable { .. }
             | Self::Sort { .. }
             | Self::Encode { .. }
+            | Self::ReadFile { .. }
+            | Self::RowCount { .. }
+            | Self::FilesMissing { .. }
             | Self::ReadOnly { .. }
             | Self::Workers { .. } => false,
+        }
+    }
+
+    /// Whether a stored file is damaged or missing, so that the same work on other files may succeed.
+    pub fn is_file_bad(&self) -> bool {
+        match self {
+            Self::ReadFile { .. } | Self::RowCount { .. } | Self::SizeMismatch { .. } => true,
+            Self::Store { source, .. } => matches!(source, object_store::Error::NotFound { .. }),
+            _ => false,
         }
     }
 

@@ -16,6 +16,8 @@ use crate::table::Table;
 pub enum Mode {
     /// Missing tables are created; rows can be committed.
     Create,
+    /// A missing table is an error; rows can be committed.
+    Existing,
     /// A missing table is an error; nothing is ever written.
     ReadOnly,
 }

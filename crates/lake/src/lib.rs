@@ -5,7 +5,9 @@
 //! and [`commit`](Table::commit) them under a release sequence; readers take a view: a list of
 //! Parquet files with their statistics, and the batches that are not in a file yet.
 //!
-//! Does not: know what a trace is, run SQL, read rows back, or delete files of others.
+//! [`maintain`](Table::maintain) merges small files, removes old rows and deletes what is not needed.
+//!
+//! Does not: know what a trace is or run SQL.
 //!
 //! # Decided
 //!
@@ -27,6 +29,7 @@
 //! | where tables live, S3 options | `location` |
 //! | how a Parquet file looks | `parquet_file`, `layout` |
 //! | how rows get into the log, retries, conflicts | `commit`, `written` |
+//! | compaction, retention, vacuum | `maintain` |
 //! | what readers see, refresh | `table`, `data_file`, `statistics` |
 
 mod commit;
@@ -37,6 +40,7 @@ mod kernel;
 mod lake;
 mod layout;
 mod location;
+mod maintain;
 mod parquet_file;
 #[cfg(feature = "testing")]
 pub mod sim;
@@ -52,5 +56,6 @@ pub use crate::data_file::DataFile;
 pub use crate::error::{Error, Result};
 pub use crate::lake::{Lake, Mode};
 pub use crate::location::Location;
+pub use crate::maintain::{Compacted, Deleted, Expired, Maintenance, Report};
 pub use crate::statistics::{Bound, ColumnStatistics};
 pub use crate::table::{Table, View};

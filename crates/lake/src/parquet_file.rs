@@ -6,7 +6,7 @@
 //! Per file: one partition (`date`, which is not a column of the file), rows sorted by the
 //! specification's order with that order in the footer's `sorting_columns`, row groups of 64 Ki rows
 //! (one unit of pruning and of a top-N scan), pages of 8 Ki rows, zstd 1 (as small as zstd 3 on such
-//! rows and faster), bloom filters of 1 % on the id columns. Page statistics on the columns that
+//! rows and faster; 3 when files are merged), bloom filters of 1 % on the id columns. Page statistics on the columns that
 //! sort, prune or look up; row group statistics on other plain columns; none inside of maps and
 //! lists, where no reader uses them.
 
@@ -22,18 +22,20 @@ use bytes::Bytes;
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::SortingColumn;
+use parquet::file::metadata::{ParquetMetaData, SortingColumn};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::{ColumnPath, SchemaDescriptor};
 
 use crate::error::{Error, Result};
-use crate::layout::Layout;
+use crate::layout::{Layout, SortBy};
 
 /// Arrow memory from which one file per partition is made.
 pub(crate) const CHUNK_BYTES_MAX: usize = 512 << 20;
 const ROW_GROUP_ROWS: usize = 64 << 10;
 const PAGE_ROWS: usize = 8 << 10;
-const ZSTD_LEVEL: i32 = 1;
+const ZSTD_LEVEL_FLUSH: i32 = 1;
+/// Rows that stay are worth the time.
+pub(crate) const ZSTD_LEVEL_COMPACTION: i32 = 3;
 const BLOOM_FALSE_POSITIVES: f64 = 0.01;
 const CREATED_BY: &str = concat!("whyslow ", env!("CARGO_PKG_VERSION"));
 
@@ -102,42 +104,79 @@ fn sort_keys(layout: &Layout, rows: &RecordBatch) -> Result<Vec<SortColumn>, Arr
     let mut keys = vec![partition];
     for key in &layout.sort {
         let values = Arc::clone(rows.column(rows.schema_ref().index_of(key.column)?));
-        let options = SortOptions {
-            descending: key.descending,
-            nulls_first: key.descending,
-        };
         keys.push(SortColumn {
             values,
-            options: Some(options),
+            options: Some(sort_options(key)),
         });
     }
     Ok(keys)
 }
 
-/// Encodes the rows of one file.
-pub(crate) fn encoded(layout: &Layout, rows: &RecordBatch) -> Result<Bytes> {
-    let encode = || -> Result<Vec<u8>, ParquetError> {
-        let properties = writer_properties(layout)?;
-        let mut writer = ArrowWriter::try_new(
-            Vec::new(),
-            Arc::clone(&layout.file_schema),
-            Some(properties),
-        )?;
-        writer.write(rows)?;
-        writer.into_inner()
-    };
-    let bytes = encode().map_err(|source| Error::Encode {
-        table: layout.name,
-        source,
-    })?;
-    Ok(bytes.into())
+/// How the values of one key are compared.
+pub(crate) fn sort_options(key: &SortBy) -> SortOptions {
+    SortOptions {
+        descending: key.descending,
+        nulls_first: key.descending,
+    }
 }
 
-fn writer_properties(layout: &Layout) -> Result<WriterProperties, ParquetError> {
+/// Encodes the rows of one file, as they are flushed.
+pub(crate) fn encoded(layout: &Layout, rows: &RecordBatch) -> Result<Bytes> {
+    let mut encoder = Encoder::new(layout, ZSTD_LEVEL_FLUSH)?;
+    encoder.write(rows)?;
+    encoder.finish()
+}
+
+/// Encodes one file whose rows come in pieces, in their order.
+pub(crate) struct Encoder {
+    table: &'static str,
+    writer: ArrowWriter<Vec<u8>>,
+}
+
+impl Encoder {
+    pub(crate) fn new(layout: &Layout, zstd_level: i32) -> Result<Self> {
+        let table = layout.name;
+        let writer = writer_properties(layout, zstd_level)
+            .and_then(|properties| {
+                let schema = Arc::clone(&layout.file_schema);
+                ArrowWriter::try_new(Vec::new(), schema, Some(properties))
+            })
+            .map_err(|source| Error::Encode { table, source })?;
+        Ok(Self { table, writer })
+    }
+
+    pub(crate) fn write(&mut self, rows: &RecordBatch) -> Result<()> {
+        let table = self.table;
+        self.writer
+            .write(rows)
+            .map_err(|source| Error::Encode { table, source })
+    }
+
+    pub(crate) fn finish(self) -> Result<Bytes> {
+        let table = self.table;
+        let bytes = self
+            .writer
+            .into_inner()
+            .map_err(|source| Error::Encode { table, source })?;
+        Ok(bytes.into())
+    }
+}
+
+/// Whether every row group of a file says that its rows are in the order of the table.
+pub(crate) fn is_declared_sorted(layout: &Layout, file: &ParquetMetaData) -> bool {
+    let expected = sorting_columns(layout, file.file_metadata().schema_descr());
+    expected.len() == layout.sort.len()
+        && file
+            .row_groups()
+            .iter()
+            .all(|group| group.sorting_columns() == Some(&expected))
+}
+
+fn writer_properties(layout: &Layout, zstd_level: i32) -> Result<WriterProperties, ParquetError> {
     let descriptor = ArrowSchemaConverter::new().convert(&layout.file_schema)?;
     let mut properties = WriterProperties::builder()
         .set_created_by(CREATED_BY.to_owned())
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(zstd_level)?))
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_statistics_enabled(EnabledStatistics::None)

@@ -16,6 +16,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::UNIX_EPOCH;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -64,6 +65,47 @@ impl SyncedFolder {
             Err(_) => write(),
         }
     }
+}
+
+/// Staged files below a folder that were last written before `cutoff_ms`, with their sizes: their
+/// writer was killed between two of the steps above.
+pub(crate) fn staged_files(folder: &FsPath, cutoff_ms: i64) -> io::Result<Vec<(PathBuf, u64)>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder)? {
+            let entry = entry?;
+            let metadata = match entry.metadata() {
+                Ok(metadata) => metadata,
+                // It was renamed to what it is for.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            if metadata.is_dir() {
+                folders.push(entry.path());
+            } else if is_staged(&entry.path()) && modified_ms(&metadata) < cutoff_ms {
+                found.push((entry.path(), metadata.len()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn is_staged(path: &FsPath) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.rsplit_once('#').is_some_and(|(_, digits)| {
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+fn modified_ms(metadata: &std::fs::Metadata) -> i64 {
+    let since = metadata
+        .modified()
+        .ok()
+        .and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
+    since.map_or(i64::MAX, |since| {
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    })
 }
 
 fn write_synced(path: &FsPath, payload: &PutPayload, mode: &PutMode) -> io::Result<()> {

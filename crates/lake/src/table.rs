@@ -31,7 +31,7 @@ use crate::layout::Layout;
 #[derive(Debug)]
 pub struct Table {
     spec: &'static tables::Spec,
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 /// All rows of a table at one instant: those in `files` and those in `fresh`, no row in both.
@@ -53,6 +53,8 @@ pub(crate) struct Inner {
     pub(crate) mode: Mode,
     /// Held for a whole commit: one at a time per table.
     pub(crate) committing: Mutex<()>,
+    /// Held for a whole maintenance: one at a time per open table.
+    pub(crate) maintaining: Mutex<()>,
     pub(crate) tip: Mutex<Tip>,
     visible: Mutex<Visible>,
 }
@@ -258,6 +260,7 @@ impl Inner {
             root,
             mode,
             committing: Mutex::new(()),
+            maintaining: Mutex::new(()),
             tip: Mutex::new(Tip {
                 snapshot,
                 writer: None,
@@ -324,6 +327,11 @@ impl Inner {
             return Ok(files);
         }
         data_file::advanced(&self.kernel, &self.layout, &files, base, newest).map(Arc::new)
+    }
+
+    /// The live files at the tip, while its lock is held.
+    pub(crate) fn live_files(&self) -> Arc<Vec<DataFile>> {
+        Arc::clone(&self.visible().files)
     }
 
     /// Changes the file list into the live files at the tip, and in the same instant removes the

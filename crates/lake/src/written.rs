@@ -9,8 +9,9 @@ use delta_kernel::expressions::Scalar;
 use delta_kernel::schema::DataType;
 use delta_kernel::transaction::{BoundWriteContext, Transaction, WriteState};
 use delta_kernel::{EngineData, FileMeta, KernelError, KernelResult};
+use delta_kernel_default_engine::build_add_file_metadata;
 use delta_kernel_default_engine::parquet::DataFileMetadata;
-use delta_kernel_default_engine::{build_add_file_metadata, stats};
+use delta_kernel_default_engine::stats::FileStatsAccumulator;
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
 use tables::PARTITION;
@@ -65,28 +66,70 @@ fn write_file(
     state: &Arc<WriteState>,
     rows: &SortedRows,
 ) -> Result<Written> {
-    let refused = |source: KernelError| Error::ReadLog {
-        table: layout.name,
-        source: Box::new(source),
+    let mut stats = stats_of(layout, state, rows.date)?;
+    stats.merge(&rows.batch).map_err(refused(layout))?;
+    let encoded = EncodedFile {
+        date: rows.date,
+        bytes: parquet_file::encoded(layout, &rows.batch)?,
+        n_rows: u64::try_from(rows.batch.num_rows()).unwrap_or(u64::MAX),
+        stats,
     };
-    let context = write_context(state, rows.date).map_err(refused)?;
+    write_encoded(kernel, layout, state, encoded)
+}
+
+/// The content of a file that is not in the store yet.
+pub(crate) struct EncodedFile {
+    pub(crate) date: Option<i32>,
+    pub(crate) bytes: Bytes,
+    pub(crate) n_rows: u64,
+    pub(crate) stats: FileStatsAccumulator,
+}
+
+/// Collects the statistics that the log wants of a file.
+pub(crate) fn stats_of(
+    layout: &Layout,
+    state: &Arc<WriteState>,
+    date: Option<i32>,
+) -> Result<FileStatsAccumulator> {
+    let context = write_context(state, date).map_err(refused(layout))?;
+    let schema = context.physical_data_schema();
+    Ok(FileStatsAccumulator::new(context.stats_columns(), schema))
+}
+
+fn refused(layout: &Layout) -> impl Fn(KernelError) -> Error {
+    let table = layout.name;
+    move |source| Error::ReadLog {
+        table,
+        source: Box::new(source),
+    }
+}
+
+/// Writes one file under a fresh name.
+pub(crate) fn write_encoded(
+    kernel: &Kernel,
+    layout: &Layout,
+    state: &Arc<WriteState>,
+    file: EncodedFile,
+) -> Result<Written> {
+    let refused = refused(layout);
+    let context = write_context(state, file.date).map_err(&refused)?;
     let url = context
         .write_dir()
         .join(&format!("{}.parquet", Uuid::new_v4()))
         .map_err(|error| refused(error.into()))?;
     let path = Path::from_url_path(url.path()).map_err(|error| refused(error.into()))?;
-    let schema = context.physical_data_schema();
-    let stats =
-        stats::collect_stats(&rows.batch, context.stats_columns(), schema).map_err(refused)?;
-    let bytes = parquet_file::encoded(layout, &rows.batch)?;
-    let meta = put_file(kernel, &path, url, bytes)?;
-    let n_rows = u64::try_from(rows.batch.num_rows()).unwrap_or(u64::MAX);
+    let stats = file
+        .stats
+        .finish()
+        .and_then(|stats| stats.ok_or_else(|| KernelError::generic("a file without rows")))
+        .map_err(refused)?;
+    let meta = put_file(kernel, &path, url, file.bytes)?;
     Ok(Written {
-        date: rows.date,
+        date: file.date,
         meta,
         path,
         stats,
-        n_rows,
+        n_rows: file.n_rows,
     })
 }
 

@@ -125,6 +125,7 @@ fn describe(name: &str, loaded: &Loaded) -> String {
         config.lake.commit_interval,
         show::text::bytes(config.lake.commit_bytes)
     ));
+    line(maintenance(&config.lake.maintenance));
     match &config.query {
         Some(query) => line(format!(
             "  query     SQL, /healthz, /readyz and /metrics on http://{}",
@@ -141,6 +142,25 @@ fn describe(name: &str, loaded: &Loaded) -> String {
         ));
     }
     out
+}
+
+fn maintenance(maintenance: &config::Maintenance) -> String {
+    let when = if maintenance.interval.is_zero() {
+        "only by `whyslow maintain`".to_owned()
+    } else {
+        format!("every {:?}", maintenance.interval)
+    };
+    let days = maintenance.retention_days;
+    let kept = [
+        ("spans", days.spans),
+        ("traces", days.traces),
+        ("requests", days.requests),
+    ]
+    .map(|(table, days)| match days {
+        0 => format!("{table} for ever"),
+        days => format!("{table} {}", show::text::counted(days.into(), "day")),
+    });
+    format!("  maintain  {when}; keep {}", kept.join(", "))
 }
 
 fn redaction(redact: &tables::redact::Config) -> String {

@@ -12,6 +12,7 @@ mod check;
 mod config;
 mod demo;
 mod generate;
+mod maintain;
 mod replay;
 mod serve;
 mod show;
@@ -52,6 +53,7 @@ enum Command {
     Sql(sql::Args),
     Slow(slow::Args),
     Replay(replay::Args),
+    Maintain(maintain::Args),
     Loadgen(generate::Args),
 }
 
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Command::Sql(args) => block_on(sql::run(args)),
         Command::Slow(args) => block_on(slow::run(args)),
         Command::Replay(args) => block_on(replay::run(args)),
+        Command::Maintain(args) => block_on(maintain::run(args)),
         Command::Loadgen(args) => block_on(generate::run(args)),
     };
     match result {
@@ -102,6 +105,7 @@ fn start_log(command: &Command) {
         | Command::Sql(_)
         | Command::Slow(_)
         | Command::Replay(_)
+        | Command::Maintain(_)
         | Command::Loadgen(_) => "warn".to_owned(),
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {

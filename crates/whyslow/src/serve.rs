@@ -5,6 +5,8 @@
 //!      -> store: rows of spans, traces, requests; visible to SQL at once
 //!      -> lake: Parquet and one Delta commit per table and interval -> the log may go
 //! SQL  -> query: committed files and rows in memory
+//!
+//! Beside the route: commits of others are looked for, and the tables maintained.
 //! ```
 //!
 //! Only three things flow backwards: the reply to the client, the release of the log after a commit,
@@ -25,6 +27,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use crate::config::{self, Config, Warning};
+use crate::maintain;
 use crate::store::Store;
 
 /// How often commits of other processes on the same tables are looked for.
@@ -93,6 +96,7 @@ pub(crate) struct Service {
     tables: String,
     store: JoinHandle<()>,
     refresher: JoinHandle<()>,
+    maintainer: JoinHandle<()>,
     servers: Vec<ops::Server>,
 }
 
@@ -140,6 +144,12 @@ impl Service {
         ops.started(gateway.clone());
         let store = tokio::spawn(store.run(releases, gateway.clone()));
 
+        let maintainer = tokio::spawn(maintain::forever(
+            Arc::clone(&lake),
+            config.lake,
+            instance,
+            Arc::clone(&ops.maintenance),
+        ));
         Ok(Self {
             gateway,
             engine,
@@ -148,6 +158,7 @@ impl Service {
             tables,
             store,
             refresher,
+            maintainer,
             servers: listeners.servers,
         })
     }
@@ -174,6 +185,8 @@ impl Service {
             .await
             .context("the exporter `lake` ended early")?;
         self.refresher.abort();
+        // What it is in the middle of is safe to cut.
+        self.maintainer.abort();
         for server in self.servers {
             server.stop(QUERY_GRACE).await;
         }

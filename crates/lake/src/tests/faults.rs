@@ -9,20 +9,22 @@ use url::Url;
 
 use super::faulty_store::{Fault, FaultyStore, Plan};
 use super::fixture::{TRIPS, all_ids, ids_in, stored_ids, trips};
-use crate::{Lake, Mode, Table};
+use crate::{Lake, Mode, Result, Table};
 
-const FOREVER: usize = usize::MAX;
+pub(super) const FOREVER: usize = usize::MAX;
 
-async fn open(folder: &FsPath, store: &Arc<FaultyStore>) -> Arc<Table> {
+pub(super) async fn try_open(folder: &FsPath, store: &Arc<FaultyStore>) -> Result<Arc<Table>> {
     let root = Url::from_directory_path(folder.canonicalize().unwrap()).unwrap();
     let store: Arc<dyn ObjectStore> = Arc::clone(store) as _;
-    let lake = Lake::open_in(store, root, &[&TRIPS], Mode::Create)
-        .await
-        .unwrap();
-    Arc::clone(lake.table("trips").unwrap())
+    let lake = Lake::open_in(store, root, &[&TRIPS], Mode::Create).await?;
+    Ok(Arc::clone(lake.table("trips").unwrap()))
 }
 
-fn plan(fault: Fault, skip: usize, count: usize, path: &'static str) -> Option<Plan> {
+pub(super) async fn open(folder: &FsPath, store: &Arc<FaultyStore>) -> Arc<Table> {
+    try_open(folder, store).await.unwrap()
+}
+
+pub(super) fn plan(fault: Fault, skip: usize, count: usize, path: &'static str) -> Option<Plan> {
     Some(Plan {
         fault,
         skip,

@@ -1,9 +1,10 @@
 //! An object store that fails on command: before or after a call took effect, or with a put that
-//! lands later.
+//! lands later; or one that does all of that, and waits, by chance (`Chaos`).
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::stream::{self, BoxStream};
@@ -11,7 +12,8 @@ use futures::{FutureExt as _, StreamExt as _};
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    ObjectStore, ObjectStoreExt as _, PutMode, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, Result,
 };
 
 use crate::synced::SyncedFolder;
@@ -43,30 +45,105 @@ pub(super) struct Plan {
     pub(super) only_puts: bool,
 }
 
+/// Faults by chance, the same for a seed as far as the calls come in the same order.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Chaos {
+    pub(super) seed: u64,
+    /// Of a hundred calls so many fail, a third of them each way.
+    pub(super) percent: u64,
+    /// Calls wait up to this long, so that they overtake each other; late puts three times as long.
+    pub(super) delay_max: Duration,
+}
+
 #[derive(Debug)]
 pub(super) struct FaultyStore {
     files: SyncedFolder,
-    plan: Mutex<Option<Plan>>,
-    calls: AtomicUsize,
+    faults: Arc<Faults>,
     late: Mutex<Vec<(Path, PutPayload)>>,
+}
+
+#[derive(Debug, Default)]
+struct Faults {
+    plan: Mutex<Option<Plan>>,
+    chaos: Mutex<Option<Chaos>>,
+    calls: AtomicUsize,
+    failures: AtomicUsize,
+}
+
+impl Faults {
+    fn next(&self, path: &str, is_put: bool) -> Option<Fault> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let mut plan = self.plan.lock().unwrap();
+        let plan = plan.as_mut()?;
+        if !path.contains(plan.path) || (plan.only_puts && !is_put) {
+            return None;
+        }
+        if plan.skip > 0 {
+            plan.skip -= 1;
+            return None;
+        }
+        plan.count = plan.count.checked_sub(1)?;
+        Some(plan.fault)
+    }
+
+    /// The fault of a call, after its delay.
+    async fn wait(&self, path: &str, is_put: bool) -> Option<Fault> {
+        let (fault, delay) = self.draw();
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        let fault = fault.or_else(|| self.next(path, is_put));
+        if fault.is_some() {
+            self.failures.fetch_add(1, Ordering::SeqCst);
+        }
+        fault
+    }
+
+    fn draw(&self) -> (Option<Fault>, Duration) {
+        let mut chaos = self.chaos.lock().unwrap();
+        let Some(chaos) = chaos.as_mut() else {
+            return (None, Duration::ZERO);
+        };
+        let mut random = || {
+            // xorshift64
+            chaos.seed ^= chaos.seed << 13;
+            chaos.seed ^= chaos.seed >> 7;
+            chaos.seed ^= chaos.seed << 17;
+            chaos.seed
+        };
+        let fault = (random() % 100 < chaos.percent).then(|| match random() % 3 {
+            0 => Fault::Before,
+            1 => Fault::After,
+            _ => Fault::Late,
+        });
+        let micros = random() % (chaos.delay_max.as_micros() as u64 + 1);
+        (fault, Duration::from_micros(micros))
+    }
 }
 
 impl FaultyStore {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             files: SyncedFolder::new(),
-            plan: Mutex::new(None),
-            calls: AtomicUsize::new(0),
+            faults: Arc::default(),
             late: Mutex::new(Vec::new()),
         })
     }
 
     pub(super) fn set(&self, plan: Option<Plan>) {
-        *self.plan.lock().unwrap() = plan;
+        *self.faults.plan.lock().unwrap() = plan;
+    }
+
+    pub(super) fn set_chaos(&self, chaos: Option<Chaos>) {
+        *self.faults.chaos.lock().unwrap() = chaos;
     }
 
     pub(super) fn calls(&self) -> usize {
-        self.calls.load(Ordering::SeqCst)
+        self.faults.calls.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn failures(&self) -> usize {
+        self.faults.failures.load(Ordering::SeqCst)
     }
 
     /// Lets the late puts take effect, as a server would: a create loses against what is there.
@@ -83,19 +160,21 @@ impl FaultyStore {
         landed
     }
 
-    fn fault(&self, path: &str, is_put: bool) -> Option<Fault> {
-        self.calls.fetch_add(1, Ordering::SeqCst);
-        let mut plan = self.plan.lock().unwrap();
-        let plan = plan.as_mut()?;
-        if !path.contains(plan.path) || (plan.only_puts && !is_put) {
-            return None;
+    /// A put that its client has given up: under `Chaos` it lands by itself, else by
+    /// [`FaultyStore::land`].
+    fn put_late(&self, location: Path, payload: PutPayload) {
+        let chaos = *self.faults.chaos.lock().unwrap();
+        match chaos {
+            None => self.late.lock().unwrap().push((location, payload)),
+            Some(chaos) => {
+                let files = self.files.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(chaos.delay_max * 3).await;
+                    let create = PutMode::Create.into();
+                    files.put_opts(&location, payload, create).await.ok();
+                });
+            }
         }
-        if plan.skip > 0 {
-            plan.skip -= 1;
-            return None;
-        }
-        plan.count = plan.count.checked_sub(1)?;
-        Some(plan.fault)
     }
 }
 
@@ -120,7 +199,7 @@ impl ObjectStore for FaultyStore {
         payload: PutPayload,
         opts: PutOptions,
     ) -> Result<PutResult> {
-        match self.fault(location.as_ref(), true) {
+        match self.faults.wait(location.as_ref(), true).await {
             None => self.files.put_opts(location, payload, opts).await,
             Some(Fault::Before) => Err(outage()),
             Some(Fault::After) => {
@@ -128,7 +207,7 @@ impl ObjectStore for FaultyStore {
                 Err(outage())
             }
             Some(Fault::Late) => {
-                self.late.lock().unwrap().push((location.clone(), payload));
+                self.put_late(location.clone(), payload);
                 Err(outage())
             }
             Some(Fault::Repeated) => {
@@ -144,14 +223,14 @@ impl ObjectStore for FaultyStore {
         location: &Path,
         opts: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        match self.fault(location.as_ref(), true) {
+        match self.faults.wait(location.as_ref(), true).await {
             None => self.files.put_multipart_opts(location, opts).await,
             Some(_) => Err(outage()),
         }
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        match self.fault(location.as_ref(), false) {
+        match self.faults.wait(location.as_ref(), false).await {
             None => self.files.get_opts(location, options).await,
             Some(_) => Err(outage()),
         }
@@ -161,14 +240,30 @@ impl ObjectStore for FaultyStore {
         &self,
         locations: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
-        match self.fault("", false) {
-            None => self.files.delete_stream(locations),
-            Some(_) => failing(),
-        }
+        let (files, faults) = (self.files.clone(), Arc::clone(&self.faults));
+        // One by one, so that a fault can stop it anywhere.
+        let delete = move |location: Result<Path>| {
+            let (files, faults) = (files.clone(), Arc::clone(&faults));
+            async move {
+                let location = location?;
+                match faults.wait(location.as_ref(), false).await {
+                    None => files.delete(&location).await.map(|()| location),
+                    Some(Fault::After) => {
+                        files.delete(&location).await?;
+                        Err(outage())
+                    }
+                    Some(_) => Err(outage()),
+                }
+            }
+        };
+        locations.then(delete).boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        match self.fault(prefix.map_or("", |path| path.as_ref()), false) {
+        match self
+            .faults
+            .next(prefix.map_or("", |path| path.as_ref()), false)
+        {
             None => self.files.list(prefix),
             Some(_) => failing(),
         }
@@ -179,14 +274,15 @@ impl ObjectStore for FaultyStore {
         prefix: Option<&Path>,
         offset: &Path,
     ) -> BoxStream<'static, Result<ObjectMeta>> {
-        match self.fault(offset.as_ref(), false) {
+        match self.faults.next(offset.as_ref(), false) {
             None => self.files.list_with_offset(prefix, offset),
             Some(_) => failing(),
         }
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
-        match self.fault(prefix.map_or("", |path| path.as_ref()), false) {
+        let path = prefix.map_or("", |path| path.as_ref());
+        match self.faults.wait(path, false).await {
             None => self.files.list_with_delimiter(prefix).await,
             Some(_) => Err(outage()),
         }

@@ -17,6 +17,7 @@ mod components;
 mod de;
 mod env;
 mod error;
+mod maintenance;
 mod sampling;
 mod settings;
 mod tree;
@@ -27,6 +28,7 @@ mod tests;
 use std::path::Path;
 
 pub(crate) use error::{Error, Warning};
+pub(crate) use maintenance::Maintenance;
 pub(crate) use sampling::Reviewed;
 pub(crate) use settings::{HealthCheck, LakeExporter, WriteAheadLog};
 
@@ -145,6 +147,10 @@ fn validate(config: &Config, root: &Node) -> Result<(), Error> {
         query
             .validate()
             .map_err(|e| at(Section::Extensions, "query", e.to_string()))?;
+        if query.timeout >= config.lake.maintenance.vacuum_after {
+            let message = "`maintenance::vacuum_after` must be longer than the query's `timeout`";
+            return Err(at(Section::Exporters, "lake", message.to_owned()));
+        }
     }
     Ok(())
 }

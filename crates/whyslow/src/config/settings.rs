@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::Config;
+use super::{Config, Maintenance};
 
 /// Level of the program's own log lines where nothing else is said.
 pub(super) const LOG_LEVEL: &str = "info";
@@ -23,6 +23,8 @@ pub(crate) struct LakeExporter {
     /// Rows that take more memory than this, in bytes, are committed at once. Default 67108864
     /// (64 MiB).
     pub(crate) commit_bytes: u64,
+    /// Merging of small files, retention, vacuum.
+    pub(crate) maintenance: Maintenance,
 }
 
 impl Default for LakeExporter {
@@ -31,6 +33,7 @@ impl Default for LakeExporter {
             path: "./whyslow-data/tables".to_owned(),
             commit_interval: Duration::from_secs(30),
             commit_bytes: 64 << 20,
+            maintenance: Maintenance::default(),
         }
     }
 }
@@ -46,7 +49,7 @@ impl LakeExporter {
         if self.commit_bytes == 0 {
             return Err("`commit_bytes` must be more than 0".to_owned());
         }
-        Ok(())
+        self.maintenance.validate()
     }
 }
 

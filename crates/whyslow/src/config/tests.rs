@@ -264,6 +264,18 @@ fn what_is_not_built_or_not_there_is_said() {
             ),
             "commit_interval",
         ),
+        (
+            format!(
+                "{all}exporters: {{lake: {{maintenance: {{vacuum_after: 48h}}}}}}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}}}\nservice: {{pipelines: {{traces: {{receivers: [otlp], exporters: [lake]}}}}}}"
+            ),
+            "`maintenance::vacuum_after` must be from `1h` to `24h`",
+        ),
+        (
+            format!(
+                "{all}exporters: {{lake: {{maintenance: {{retention_days: {{span: 1}}}}}}}}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}}}\nservice: {{pipelines: {{traces: {{receivers: [otlp], exporters: [lake]}}}}}}"
+            ),
+            "did you mean `spans`",
+        ),
         ("procesors: {}".to_owned(), "did you mean `processors`"),
         ("[1, 2".to_owned(), "not valid YAML"),
     ] {

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
-use crate::store;
+use crate::{maintain, store};
 
 /// What the answers are made of.
 #[derive(Debug, Clone)]
@@ -29,6 +29,7 @@ pub(super) struct Ops {
     gateway: Arc<OnceLock<Handle>>,
     pub(super) progress: Arc<gateway::Progress>,
     store: Arc<store::Metrics>,
+    pub(super) maintenance: Arc<maintain::Metrics>,
 }
 
 impl Ops {
@@ -37,6 +38,7 @@ impl Ops {
             gateway: Arc::default(),
             progress: Arc::default(),
             store,
+            maintenance: Arc::default(),
         }
     }
 
@@ -132,7 +134,7 @@ async fn ready(State(ops): State<Ops>) -> Response {
 async fn metrics(State(ops): State<Ops>) -> Response {
     let gateway = ops.gateway.get();
     let gateway = gateway.map(|gateway| gateway.metrics.render_prometheus());
-    let text = gateway.unwrap_or_default() + &ops.store.render();
+    let text = gateway.unwrap_or_default() + &ops.store.render() + &ops.maintenance.render();
     (
         [(
             header::CONTENT_TYPE,

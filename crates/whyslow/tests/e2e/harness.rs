@@ -60,6 +60,7 @@ pub(crate) struct Site {
     shutdown: &'static str,
     /// More keys of `intake`, each with a comma before it.
     intake: &'static str,
+    maintain_every: &'static str,
 }
 
 impl Site {
@@ -71,6 +72,8 @@ impl Site {
             decision_wait: "24h",
             shutdown: "decide",
             intake: "",
+            // Captures grow older than rows are kept by default.
+            maintain_every: "0s",
         }
     }
 
@@ -84,6 +87,14 @@ impl Site {
         Self {
             decision_wait,
             shutdown: "keep",
+            ..self
+        }
+    }
+
+    /// Maintains the tables in the background; keeps rows for ever.
+    pub(crate) fn maintaining_every(self, maintain_every: &'static str) -> Self {
+        Self {
+            maintain_every,
             ..self
         }
     }
@@ -106,6 +117,7 @@ impl Site {
             decision_wait,
             shutdown,
             intake,
+            maintain_every,
             ..
         } = self;
         let root = self.path().display();
@@ -120,7 +132,12 @@ processors:
     decision_wait: {decision_wait}
     policies:
 {policies}exporters:
-  lake: {{path: '{root}/tables', commit_interval: 200ms}}
+  lake:
+    path: '{root}/tables'
+    commit_interval: 200ms
+    maintenance:
+      interval: {maintain_every}
+      retention_days: {{spans: 0, traces: 0, requests: 0}}
 extensions:
   query: {{endpoint: '127.0.0.1:0'}}
   intake: {{span_age_max: 876000h, shutdown: {shutdown}{intake}}}

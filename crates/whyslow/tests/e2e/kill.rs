@@ -26,7 +26,7 @@ pub(crate) fn send(server: &Server, bodies: &[Vec<u8>]) {
     });
 }
 
-fn bodies(name: &str) -> Vec<Vec<u8>> {
+pub(crate) fn bodies(name: &str) -> Vec<Vec<u8>> {
     let capture = Capture::open(&[capture(name)]).unwrap();
     capture
         .requests()

@@ -22,4 +22,6 @@ mod kill_load;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod maintain;
+#[cfg(test)]
 mod oracle;
