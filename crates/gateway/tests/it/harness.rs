@@ -261,6 +261,12 @@ pub(crate) fn trace_export(trace: u32, n_attribute_bytes: usize) -> Bytes {
         .into()
 }
 
+/// The root span of [`trace_export`] again, and a second span.
+pub(crate) fn longer_trace_export(trace: u32) -> Bytes {
+    let export = otlp::testing::trace(trace).span("root", 1.ms());
+    export.span("second", 1.ms()).build().into()
+}
+
 pub(crate) fn testdata(name: &str) -> Bytes {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("testdata")

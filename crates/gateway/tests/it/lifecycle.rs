@@ -5,7 +5,9 @@ use std::sync::{Arc, atomic::AtomicU64};
 use gateway::{Error, Health};
 use http::StatusCode;
 
-use crate::harness::{Fixture, T0, TRACES, config, eventually, start_of, trace_export};
+use crate::harness::{
+    Fixture, T0, TRACES, config, eventually, longer_trace_export, start_of, trace_export,
+};
 
 const PROTOBUF: &str = "application/x-protobuf";
 
@@ -133,9 +135,9 @@ async fn policies_and_decisions_are_on_the_metrics_page_under_the_names_of_the_c
         .unwrap();
     gateway.advance(2);
     gateway.next_release().await;
-    // Observed after the decision on its trace, which it follows.
+    // A copy of the first span, and one that comes after the decision and follows it.
     gateway
-        .export(TRACES, trace_export(1, 10), None)
+        .export(TRACES, longer_trace_export(1), None)
         .await
         .unwrap();
     let labels = "policy=\"all\",sampled=\"true\",decision=\"sampled\"";
