@@ -31,7 +31,7 @@ def service(folder, name, binary, tables, environment=None, **settings):
         pipeline["exporters"]["lake"].update(settings.get("lake", {}))
         pipeline["processors"]["tail_sampling"].update(settings.get("tail_sampling", {}))
 
-    with Whyslow(folder, name, binary, tables, environment, change) as server:
+    with Whyslow(folder, name, binary, tables, environment, change=change) as server:
         yield server
 
 

@@ -190,7 +190,7 @@ def _pipeline(home, tables, sampling):
     listener = {"endpoint": "127.0.0.1:0"}
     return {
         "receivers": {"otlp": {"protocols": {"grpc": listener, "http": listener}}},
-        "processors": {"tail_sampling": sampling},
+        "processors": {"tail_sampling": dict(sampling)},
         "exporters": {
             "lake": {
                 "path": tables,

@@ -113,8 +113,7 @@ async fn run(seed: u64, percent: u64) {
     let path = folder.path().to_owned();
     let writers: Vec<_> = (0..N_WRITERS)
         .map(|writer| {
-            let (path, store) = (path.clone(), Arc::clone(&store));
-            let merged = Arc::clone(&merged);
+            let (path, store, merged) = (path.clone(), Arc::clone(&store), Arc::clone(&merged));
             tokio::spawn(async move { write(&path, &store, &merged, writer).await })
         })
         .collect();
@@ -155,10 +154,7 @@ async fn run(seed: u64, percent: u64) {
         store.failures(),
         merged.load(Ordering::SeqCst),
     );
-    assert!(
-        merged.load(Ordering::SeqCst) > 0,
-        "seed {seed}: nothing was merged"
-    );
+    assert_ne!(merged.load(Ordering::SeqCst), 0, "seed {seed}: no merge");
     maintained(&table, &at(in_two_days() + HOUR * 1_000)).await;
     assert_eq!(
         parquet_files(folder.path()).len(),
