@@ -14,34 +14,24 @@
 //! **Unknown outcomes.** A put can fail for its client and be made all the same, even later. That is
 //! safe: it is for one version, and each further attempt is for that version or a newer one. Either
 //! the late put is first, then the next attempt conflicts and step 1 finds the sequence; or it finds
-//! its version taken and fails. A conflict is an unknown outcome as well, because the store's client
-//! repeats a put by itself and then meets its own first one. For the same reason files of an attempt
-//! with an unknown outcome are never deleted here: the log may name them.
+//! its version taken and fails. What an unknown outcome is, and why files are not deleted after one,
+//! is told in `attempts`.
 
 use std::num::NonZero;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
 use delta_kernel::committer::FileSystemCommitter;
 use delta_kernel::transaction::{
     CommitResult, CommittedTransaction, UpdateTableOperation, UpdateTableTransactionBuilder,
 };
 use delta_kernel::{KernelError, SnapshotRef};
-use uuid::Uuid;
 
+use crate::attempts::{Attempt, Doubt, until_settled};
 use crate::create::{CHECKPOINT_INTERVAL, ENGINE_INFO};
 use crate::error::{Error, Result};
 use crate::lake::Mode;
 use crate::table::{Inner, Table, Tip, Writer};
 use crate::written::{self, Written};
-
-/// Lost races before giving up. Sixteen writers at full speed lose about ten per commit.
-pub(crate) const CONFLICTS_MAX: u32 = 64;
-/// Attempts at a store that fails, before the caller is told. The store's client has repeated each
-/// request by itself; the rows stay in memory and the caller comes back.
-pub(crate) const FAILURES_MAX: u32 = 3;
-const BACKOFF_MIN: Duration = Duration::from_millis(5);
-const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
 /// What a commit stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,12 +50,6 @@ pub struct Commit {
 struct Prepared {
     after: Option<i64>,
     files: Vec<Written>,
-}
-
-enum Attempt {
-    Done(Option<Commit>),
-    /// Another writer took the version, or the prepared files do not fit the log any more.
-    Lost,
 }
 
 impl Table {
@@ -100,32 +84,11 @@ impl Inner {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let mut prepared = None;
-        let mut is_in_doubt = false;
-        let (mut conflicts, mut failures) = (0, 0);
-        let result = loop {
-            match self.attempt(app_id, through, &mut prepared, &mut is_in_doubt) {
-                Ok(Attempt::Done(commit)) => break Ok(commit),
-                Ok(Attempt::Lost) => {
-                    conflicts += 1;
-                    if conflicts == CONFLICTS_MAX {
-                        let table = self.layout.name;
-                        break Err(Error::Contended {
-                            table,
-                            attempts: conflicts,
-                        });
-                    }
-                    back_off(conflicts);
-                }
-                Err(error) => {
-                    failures += 1;
-                    if failures == FAILURES_MAX || !error.is_retryable() {
-                        break Err(error);
-                    }
-                    back_off(failures);
-                }
-            }
-        };
-        if !is_in_doubt {
+        let mut doubt = Doubt::default();
+        let result = until_settled(self.layout.name, &mut doubt, |doubt| {
+            self.attempt(app_id, through, &mut prepared, doubt)
+        });
+        if !doubt.is_set() {
             // What is still prepared is in no version.
             self.discard(prepared);
         }
@@ -140,8 +103,8 @@ impl Inner {
         app_id: &str,
         through: i64,
         prepared: &mut Option<Prepared>,
-        is_in_doubt: &mut bool,
-    ) -> Result<Attempt> {
+        doubt: &mut Doubt,
+    ) -> Result<Attempt<Option<Commit>>> {
         if prepared.is_none() {
             *prepared = self.prepare(app_id, through)?;
         }
@@ -154,26 +117,17 @@ impl Inner {
             // of these rows are in the table. Start again with the rest.
             drop(tip);
             let stale = prepared.take();
-            if !*is_in_doubt {
+            if !doubt.is_set() {
                 self.discard(stale);
             }
             return Ok(Attempt::Lost);
         }
-        match self.put_version(&mut tip, app_id, through, &files.files) {
-            Ok(Some(commit)) => {
-                *prepared = None;
-                Ok(Attempt::Done(Some(commit)))
-            }
-            Ok(None) => {
-                // Perhaps lost to itself: the store's client repeats a put whose answer was lost.
-                *is_in_doubt = true;
-                Ok(Attempt::Lost)
-            }
-            Err(error) => {
-                *is_in_doubt = true;
-                Err(error)
-            }
-        }
+        doubt.set();
+        let Some(commit) = self.put_version(&mut tip, app_id, through, &files.files)? else {
+            return Ok(Attempt::Lost);
+        };
+        *prepared = None;
+        Ok(Attempt::Done(Some(commit)))
     }
 
     /// Writes the rows that the table lacks; `None` when it lacks none.
@@ -306,14 +260,4 @@ impl Inner {
             }
         }
     }
-}
-
-/// Waits a random part of a time that doubles with each attempt, so that writers that met once do
-/// not meet again.
-pub(crate) fn back_off(attempt: u32) {
-    let ceiling = BACKOFF_MIN
-        .saturating_mul(1 << attempt.min(16))
-        .min(BACKOFF_MAX);
-    let random = Uuid::new_v4().as_u128() % ceiling.as_micros().max(1);
-    std::thread::sleep(Duration::from_micros(random.try_into().unwrap_or_default()));
 }

@@ -32,6 +32,7 @@
 //! | compaction, retention, vacuum | `maintain` |
 //! | what readers see, refresh | `table`, `data_file`, `statistics` |
 
+mod attempts;
 mod commit;
 mod create;
 mod data_file;

@@ -18,7 +18,7 @@ use delta_kernel::engine_data::FilteredEngineData;
 use delta_kernel::transaction::{CommitResult, UpdateTableOperation};
 use delta_kernel::{KernelError, KernelResult, SnapshotRef};
 
-use crate::commit::{CONFLICTS_MAX, FAILURES_MAX, back_off};
+use crate::attempts::{Attempt, Doubt, until_settled};
 use crate::create::ENGINE_INFO;
 use crate::data_file::DataFile;
 use crate::error::{Error, Result};
@@ -41,42 +41,14 @@ pub(crate) enum Replaced {
     Stale,
 }
 
-enum Attempt {
-    Done,
-    Stale,
-    /// Another writer took the version.
-    Lost,
-}
-
 impl Inner {
     /// Puts a replacement into the log, or gives it up.
     pub(crate) fn replace(&self, replacement: &Replacement<'_>) -> Result<Replaced> {
-        let mut is_in_doubt = false;
-        let (mut conflicts, mut failures) = (0, 0);
-        let result = loop {
-            match self.try_replace(replacement, &mut is_in_doubt) {
-                Ok(Attempt::Done) => return Ok(Replaced::Done),
-                Ok(Attempt::Stale) => break Ok(Replaced::Stale),
-                Ok(Attempt::Lost) => {
-                    conflicts += 1;
-                    if conflicts == CONFLICTS_MAX {
-                        break Err(Error::Contended {
-                            table: self.layout.name,
-                            attempts: conflicts,
-                        });
-                    }
-                    back_off(conflicts);
-                }
-                Err(error) => {
-                    failures += 1;
-                    if failures == FAILURES_MAX || !error.is_retryable() {
-                        break Err(error);
-                    }
-                    back_off(failures);
-                }
-            }
-        };
-        if !is_in_doubt {
+        let mut doubt = Doubt::default();
+        let result = until_settled(self.layout.name, &mut doubt, |doubt| {
+            self.try_replace(replacement, doubt)
+        });
+        if !doubt.is_set() {
             written::discard(&self.kernel, replacement.added);
         }
         result
@@ -85,8 +57,8 @@ impl Inner {
     fn try_replace(
         &self,
         replacement: &Replacement<'_>,
-        is_in_doubt: &mut bool,
-    ) -> Result<Attempt> {
+        doubt: &mut Doubt,
+    ) -> Result<Attempt<Replaced>> {
         let mut tip = self.tip();
         self.advance(&mut tip, None)?;
         let live = self.live_files();
@@ -99,23 +71,22 @@ impl Inner {
                     .is_some_and(|file| is_live(&file))
             };
             // An earlier attempt was made after all.
-            let is_ours = *is_in_doubt
+            let is_ours = doubt.is_set()
                 && !replacement.added.is_empty()
                 && replacement.added.iter().all(is_added);
-            return Ok(if is_ours {
-                Attempt::Done
+            let replaced = if is_ours {
+                Replaced::Done
             } else {
-                Attempt::Stale
-            });
+                Replaced::Stale
+            };
+            return Ok(Attempt::Done(replaced));
         }
-        match self.put_replacement(&mut tip, replacement) {
-            Ok(true) => Ok(Attempt::Done),
-            Ok(false) => Ok(Attempt::Lost),
-            Err(error) => {
-                *is_in_doubt = true;
-                Err(error)
-            }
-        }
+        doubt.set();
+        Ok(if self.put_replacement(&mut tip, replacement)? {
+            Attempt::Done(Replaced::Done)
+        } else {
+            Attempt::Lost
+        })
     }
 
     /// Puts the version after the tip; false when another writer has put it.

@@ -212,3 +212,19 @@ async fn a_compaction_that_lands_late_counts_once_or_not_at_all() {
         assert_eq!(stored_ids(folder.path()).await, all_ids(N_ROWS));
     }
 }
+
+/// Scenario: the put of a compaction's version is made, its answer is lost, and the store's client
+/// repeats it: the compactor is told that somebody else has put this version.
+/// Guarantee: it finds its own files there, and does not delete them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_compaction_that_conflicts_with_itself_keeps_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FaultyStore::new();
+    let table = prepared(folder.path(), &store).await;
+    store.set(plan(Fault::Repeated, 0, 1, "00000000000000000009.json"));
+    let report = maintained(&table, &at(now())).await;
+    assert_eq!((report.groups_stale, report.compacted.files), (0, 8));
+    assert_eq!(table.view().files.len(), 1);
+    assert_eq!(ids_in(&table, &table.view()).await, all_ids(N_ROWS));
+    assert_eq!(stored_ids(folder.path()).await, all_ids(N_ROWS));
+}
