@@ -167,7 +167,7 @@ impl Sampler {
                 }
             },
         };
-        if self.judges_on_arrival {
+        if self.judges_on_arrival && !self.is_copy(slot, summary) {
             // Before the span is added: the batch before this one is judged without it.
             self.begin_batch(slot, facts.batch, now_unix_nano);
         }
@@ -216,8 +216,7 @@ impl Sampler {
         handle: SpanHandle,
     ) -> Observed {
         let trace = self.pending.trace_mut(slot);
-        let is_error = summary.status_code == StatusCode::Error;
-        if !is_error || trace.spans.is_error(place) {
+        if !trace.spans.is_superseded(place, summary) {
             return Observed::Duplicate(Version::First);
         }
         trace.spans.set_error(place);

@@ -5,6 +5,7 @@
 use std::hash::BuildHasher;
 
 use otlp::SpanId;
+use otlp::span::{SpanSummary, StatusCode};
 
 use crate::decision::SpanHandle;
 use crate::keyed_hash::KeyedState;
@@ -144,8 +145,10 @@ impl SpanList {
         })
     }
 
-    pub(crate) fn is_error(&self, place: usize) -> bool {
-        self.spans[place].is_error
+    /// Does this version take the place of the one that is there? An error is not lost because a copy
+    /// without it came first.
+    pub(crate) fn is_superseded(&self, place: usize, by: &SpanSummary<'_>) -> bool {
+        by.status_code == StatusCode::Error && !self.spans[place].is_error
     }
 
     pub(crate) fn set_error(&mut self, place: usize) {

@@ -1,5 +1,7 @@
 //! The strategy `span-ingest`: policies judge each batch of a trace as it arrives.
 
+use otlp::span::SpanSummary;
+
 use super::{Sampler, evidence};
 use crate::arrival::Arrival;
 use crate::atoms::AtomSet;
@@ -22,6 +24,14 @@ impl Sampler {
             },
             Some(_) | None => true,
         }
+    }
+
+    /// Does the trace have this span, or a version of it that stays? A batch of copies is none: without
+    /// spans it would satisfy whatever is satisfied by nothing.
+    pub(super) fn is_copy(&mut self, slot: Slot, summary: &SpanSummary<'_>) -> bool {
+        let (trace, hash) = self.pending.trace_and_hash(slot);
+        let place = trace.spans.find(summary.span_id, hash);
+        place.is_some_and(|place| !trace.spans.is_superseded(place, summary))
     }
 
     /// Sees to it that the spans of a batch are judged together and alone.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sampler::{Decision, Observed, SpanHandle, Trigger, Version};
 use serde_json::json;
 
-use crate::bytes::Span;
+use crate::bytes::{Span, Value};
 use crate::run::{MS, Run, T0, sampler_of};
 
 const FIRST: Observed = Observed::Duplicate(Version::First);
@@ -165,5 +165,36 @@ proptest! {
         }
         run.sampler.drain(T0, &mut run.decided);
         prop_assert!(run.decided.iter().all(|trace| trace.trigger != Trigger::Late));
+    }
+}
+
+/// Scenario: policies judge each batch as it arrives, and a batch is sent again.
+/// Guarantee: the copy is no batch of its own, which would satisfy whatever is satisfied by nothing.
+#[test]
+fn a_copy_is_no_batch_to_judge() {
+    let policies = json!([{
+        "name": "others", "type": "string_attribute",
+        "string_attribute": {"key": "k", "values": ["v"], "invert_match": true}
+    }]);
+    let keys = json!({"decision_wait": "1s", "sampling_strategy": "span-ingest"});
+    let sent = Span {
+        attributes: vec![("k".to_owned(), Value::Str("v".to_owned()))],
+        ..span(1, 1, 0)
+    };
+    for n_copies in [0, 1, 2] {
+        let mut run = Run::new(sampler_of(policies.clone(), keys.clone()));
+        run.send(0, &sent);
+        run.tick(100);
+        for _ in 0..n_copies {
+            assert_eq!(run.send(200, &sent), FIRST);
+            run.tick(300);
+        }
+        run.tick(1_100);
+        let decided = run.decision_on(&sent);
+        assert_eq!(
+            (decided.decision, decided.trigger),
+            (Decision::NotSampled, Trigger::Waited),
+            "{n_copies} copies"
+        );
     }
 }
