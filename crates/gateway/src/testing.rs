@@ -13,7 +13,7 @@ use bytes::Bytes;
 use otlp::export::Signal;
 use sampler::Sampler;
 use tokio::sync::oneshot;
-use wal::{RealDisk, Wal};
+use wal::{Disk, RealDisk, Wal};
 
 use crate::{
     admission::{Budget, Gate},
@@ -23,6 +23,7 @@ use crate::{
     metrics::{Conservation, Metrics},
     progress::Progress,
     record::SpanWindow,
+    status::Refusal,
 };
 
 pub use self::stepped::{Answer, Setup, Stepped, Ticket};
@@ -47,27 +48,10 @@ impl Core {
         sampler: &sampler::Config,
         is_request: IsRequest,
     ) -> Result<Core> {
-        let sampler = Sampler::new(sampler).map_err(Error::Sampler)?;
-        let (wal, _) = Wal::open(log, RealDisk).map_err(|source| Error::Log {
-            operation: "open",
-            source,
-        })?;
-        let day = Duration::from_secs(24 * 3600);
-        let settings = Settings {
-            window: SpanWindow {
-                age_max: day,
-                ahead_max: day,
-            },
-            sync: SyncPolicy::Interval(Duration::from_secs(1)),
-            log_bytes_max: u64::MAX,
-            pending_heap_bytes_max: u64::MAX,
-            release_backlog_spans_max: u64::MAX,
-            shutdown: Shutdown::Keep,
-            is_request,
-        };
         let metrics = Arc::new(Metrics::default());
         let gate = Arc::new(Gate::default());
-        let mut ingest = Ingest::new(wal, sampler, settings, Arc::clone(&metrics), gate);
+        let settings = unlimited(is_request);
+        let mut ingest = open(log, RealDisk, sampler, settings, &metrics, &gate)?;
         ingest.recover(0, &Progress::default(), &mut |_| {})?;
         Ok(Core {
             ingest,
@@ -79,15 +63,7 @@ impl Core {
 
     /// Appends, acknowledges and indexes one checked export of `n_spans` spans.
     pub fn export(&mut self, body: Bytes, n_spans: u64, now_unix_nano: u64) {
-        let (reply, _replied) = oneshot::channel();
-        let request = Request {
-            signal: Signal::Traces,
-            received_unix_nano: now_unix_nano,
-            body,
-            n_items: n_spans,
-            permit: self.budget.permit(),
-            reply,
-        };
+        let (request, _replied) = request(&self.budget, body, n_spans, now_unix_nano);
         self.apply(Input::Request(request), now_unix_nano);
         self.ingest.settle(&mut |_| {});
     }
@@ -124,4 +100,63 @@ impl Core {
             }
         }
     }
+}
+
+/// Settings whose limits are never reached.
+fn unlimited(is_request: IsRequest) -> Settings {
+    let day = Duration::from_secs(24 * 3600);
+    Settings {
+        window: SpanWindow {
+            age_max: day,
+            ahead_max: day,
+        },
+        sync: SyncPolicy::Interval(Duration::from_secs(1)),
+        log_bytes_max: u64::MAX,
+        pending_heap_bytes_max: u64::MAX,
+        release_backlog_spans_max: u64::MAX,
+        shutdown: Shutdown::Keep,
+        is_request,
+    }
+}
+
+/// The core over a log that is opened and not yet replayed.
+fn open<D: Disk>(
+    log: wal::Config,
+    disk: D,
+    sampler: &sampler::Config,
+    settings: Settings,
+    metrics: &Arc<Metrics>,
+    gate: &Arc<Gate>,
+) -> Result<Ingest<D>> {
+    let sampler = Sampler::new(sampler).map_err(Error::Sampler)?;
+    let (wal, _) = Wal::open(log, disk).map_err(|source| Error::Log {
+        operation: "open",
+        source,
+    })?;
+    Ok(Ingest::new(
+        wal,
+        sampler,
+        settings,
+        Arc::clone(metrics),
+        Arc::clone(gate),
+    ))
+}
+
+/// One checked export of `n_spans` spans, and where its answer arrives.
+fn request(
+    budget: &Budget,
+    body: Bytes,
+    n_spans: u64,
+    now_unix_nano: u64,
+) -> (Request, oneshot::Receiver<std::result::Result<(), Refusal>>) {
+    let (reply, replied) = oneshot::channel();
+    let request = Request {
+        signal: Signal::Traces,
+        received_unix_nano: now_unix_nano,
+        body,
+        n_items: n_spans,
+        permit: budget.permit(),
+        reply,
+    };
+    (request, replied)
 }

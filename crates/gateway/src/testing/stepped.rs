@@ -3,19 +3,16 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use otlp::export::Signal;
-use sampler::Sampler;
 use tokio::sync::oneshot;
-use wal::{Disk, SyncHandle, Wal};
+use wal::{Disk, SyncHandle};
 
 use crate::{
     admission::{Budget, Gate},
-    config::{Shutdown, SyncPolicy},
-    error::{Error, Result},
-    ingest::{Effect, Ingest, Input, IsRequest, Request, Settings},
+    config::SyncPolicy,
+    error::Result,
+    ingest::{Effect, Ingest, Input, IsRequest, Settings},
     metrics::{Conservation, Metrics},
     progress::Progress,
-    record::SpanWindow,
     release::{Plan, Release, Releaser},
     status::Refusal,
 };
@@ -100,36 +97,18 @@ impl<D: Disk> Stepped<D> {
     ///
     /// As [`crate::start`], without listeners.
     pub fn open(setup: Setup, disk: D) -> Result<Self> {
-        let sampler = Sampler::new(&setup.sampler).map_err(Error::Sampler)?;
-        let (wal, _) = Wal::open(setup.log, disk).map_err(|source| Error::Log {
-            operation: "open",
-            source,
-        })?;
-        let day = Duration::from_secs(24 * 3600);
         let settings = Settings {
-            window: SpanWindow {
-                age_max: day,
-                ahead_max: day,
-            },
             sync: if setup.sync_interval.is_zero() {
                 SyncPolicy::Always
             } else {
                 SyncPolicy::Interval(setup.sync_interval)
             },
             log_bytes_max: setup.log_bytes_max,
-            pending_heap_bytes_max: u64::MAX,
             release_backlog_spans_max: setup.release_backlog_spans_max,
-            shutdown: Shutdown::Keep,
-            is_request: setup.is_request,
+            ..super::unlimited(setup.is_request)
         };
         let (metrics, gate) = (Arc::new(Metrics::default()), Arc::new(Gate::default()));
-        let ingest = Ingest::new(
-            wal,
-            sampler,
-            settings,
-            Arc::clone(&metrics),
-            Arc::clone(&gate),
-        );
+        let ingest = super::open(setup.log, disk, &setup.sampler, settings, &metrics, &gate)?;
         let mut stepped = Stepped {
             releaser: Releaser {
                 reader: ingest.reader(),
@@ -164,15 +143,7 @@ impl<D: Disk> Stepped<D> {
             // Nothing was written.
             return Ticket(Waiting::Answered(Answer::Refused));
         }
-        let (reply, replied) = oneshot::channel();
-        let request = Request {
-            signal: Signal::Traces,
-            received_unix_nano: now_unix_nano,
-            body,
-            n_items: n_spans,
-            permit: self.budget.permit(),
-            reply,
-        };
+        let (request, replied) = super::request(&self.budget, body, n_spans, now_unix_nano);
         self.apply(Input::Request(request), now_unix_nano);
         Ticket(Waiting::For(replied))
     }

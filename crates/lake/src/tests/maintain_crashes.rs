@@ -108,18 +108,7 @@ async fn compaction_may_stop_at_any_call() {
                 },
             )
             .await;
-            maintained(&table, &at(in_two_days())).await;
-            let n_live = table.view().files.len();
-            assert_eq!(
-                parquet_files(folder.path()).len(),
-                n_live,
-                "{case}, cleaned"
-            );
-            assert_eq!(
-                stored_ids(folder.path()).await,
-                all_ids(N_ROWS),
-                "{case}, after"
-            );
+            check_cleaned(&table, folder.path(), &at(in_two_days()), &case).await;
             n_cases += 1;
         }
     }
@@ -128,6 +117,14 @@ async fn compaction_may_stop_at_any_call() {
         n_calls > 50 && n_orphans > 0,
         "{n_calls} calls, {n_orphans} orphans"
     );
+}
+
+/// After one more maintenance the folder holds the live files only, with all rows.
+async fn check_cleaned(table: &Table, folder: &FsPath, settings: &Maintenance, case: &str) {
+    maintained(table, settings).await;
+    let n_live = table.view().files.len();
+    assert_eq!(parquet_files(folder).len(), n_live, "{case}, cleaned");
+    assert_eq!(stored_ids(folder).await, all_ids(N_ROWS), "{case}, after");
 }
 
 /// Parquet files that no version names; so few versions have no checkpoint.
@@ -166,18 +163,7 @@ async fn vacuum_may_stop_at_any_call() {
             );
 
             let table = table_at(folder.path()).await;
-            maintained(&table, &at(now() + HOUR * 73)).await;
-            let n_live = table.view().files.len();
-            assert_eq!(
-                parquet_files(folder.path()).len(),
-                n_live,
-                "{case}, cleaned"
-            );
-            assert_eq!(
-                stored_ids(folder.path()).await,
-                all_ids(N_ROWS),
-                "{case}, after"
-            );
+            check_cleaned(&table, folder.path(), &at(now() + HOUR * 73), &case).await;
             assert_eq!(
                 table.committed_sequence("a").await.unwrap(),
                 Some(N_FILES),

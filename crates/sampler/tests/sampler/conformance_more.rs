@@ -144,6 +144,11 @@ fn send_trace(run: &mut Run, trace: u64, n_spans: u64) {
     }
 }
 
+/// Each decision as a letter, in the order in which they were taken.
+fn letters(run: &Run) -> impl Iterator<Item = &'static str> {
+    run.decided.iter().map(|decided| letter(decided.decision))
+}
+
 #[test]
 fn rate_limiting_cases_decide_as_listed() {
     let cases = section("rate_limiting");
@@ -156,11 +161,7 @@ fn rate_limiting_cases_decide_as_listed() {
             send_trace(&mut run, trace, count.as_u64().unwrap());
         }
         run.tick(30_000);
-        let letters: Vec<&str> = run
-            .decided
-            .iter()
-            .map(|decided| letter(decided.decision))
-            .collect();
+        let letters: Vec<&str> = letters(&run).collect();
         assert_eq!(json!(letters), case["want"], "{case}");
         assert!(
             run.decided
@@ -180,11 +181,7 @@ fn before_v0_153_rate_limiting_counts_below_the_rate_per_second_of_the_clock() {
             send_trace(&mut run, trace, 1);
         }
         run.tick(30_000);
-        let letters: String = run
-            .decided
-            .iter()
-            .map(|decided| letter(decided.decision))
-            .collect();
+        let letters: String = letters(&run).collect();
         assert_eq!(letters, want, "{compat}");
     }
 }
@@ -212,11 +209,7 @@ fn bytes_limiting_cases_decide_as_listed() {
             run.send(0, &span);
         }
         run.tick(30_000);
-        let letters: Vec<&str> = run
-            .decided
-            .iter()
-            .map(|decided| letter(decided.decision))
-            .collect();
+        let letters: Vec<&str> = letters(&run).collect();
         assert_eq!(json!(letters), case["want"], "{case}");
     }
 }
