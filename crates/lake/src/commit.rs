@@ -17,7 +17,6 @@
 //! its version taken and fails. What an unknown outcome is, and why files are not deleted after one,
 //! is told in `attempts`.
 
-use std::num::NonZero;
 use std::sync::{Arc, PoisonError};
 
 use delta_kernel::committer::FileSystemCommitter;
@@ -27,7 +26,8 @@ use delta_kernel::transaction::{
 use delta_kernel::{KernelError, SnapshotRef};
 
 use crate::attempts::{Attempt, Doubt, until_settled};
-use crate::create::{CHECKPOINT_INTERVAL, ENGINE_INFO};
+use crate::checkpoint;
+use crate::create::ENGINE_INFO;
 use crate::error::{Error, Result};
 use crate::lake::Mode;
 use crate::table::{Inner, Table, Tip, Writer};
@@ -236,28 +236,15 @@ impl Inner {
         }
     }
 
-    /// Writes a checkpoint after every interval of versions. Without the tip's lock: it takes longer
-    /// than a commit, and readers may refresh meanwhile.
+    /// Writes a checkpoint after every interval of versions.
     fn checkpoint_when_due(&self, version: u64) {
         let snapshot = Arc::clone(&self.tip().snapshot);
-        let interval = snapshot
-            .table_properties()
-            .checkpoint_interval
-            .map_or(CHECKPOINT_INTERVAL, NonZero::get);
-        if !version.is_multiple_of(interval) {
+        if !version.is_multiple_of(checkpoint::interval(&snapshot)) {
             return;
         }
-        match snapshot.checkpoint(self.kernel.engine(), None) {
-            Ok((_, checkpointed)) => {
-                let mut tip = self.tip();
-                if tip.snapshot.version() == checkpointed.version() {
-                    tip.snapshot = checkpointed;
-                }
-            }
-            // The table is whole without it; the next interval tries again.
-            Err(error) => {
-                tracing::warn!(table = self.layout.name, %error, "no checkpoint was written");
-            }
+        // The table is whole without it; the next interval tries again.
+        if let Err(error) = self.write_checkpoint(&snapshot) {
+            tracing::warn!(table = self.layout.name, %error, "no checkpoint was written");
         }
     }
 }

@@ -96,11 +96,7 @@ fn has_log(kernel: &Kernel, root: &Url) -> Result<bool> {
     match first.transpose() {
         Ok(first) => Ok(first.is_some()),
         Err(object_store::Error::NotFound { .. }) => Ok(false),
-        Err(source) => Err(Error::Store {
-            operation: "list",
-            path: log.to_string(),
-            source,
-        }),
+        Err(source) => Err(Error::store("list", &log, source)),
     }
 }
 
@@ -115,11 +111,7 @@ fn create(kernel: &Kernel, layout: &Layout, root: &Url) -> Result<()> {
         // A put that failed for its client may have been made all the same.
         Err(source) => match kernel.wait(kernel.store().head(&path)) {
             Ok(_) => Ok(()),
-            Err(_) => Err(Error::Store {
-                operation: "create",
-                path: path.to_string(),
-                source,
-            }),
+            Err(_) => Err(Error::store("create", &path, source)),
         },
     }
 }

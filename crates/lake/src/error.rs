@@ -1,5 +1,7 @@
 //! What can go wrong between a batch in memory and a row in a Delta table.
 
+use std::fmt;
+
 use arrow::error::ArrowError;
 use delta_kernel::KernelError;
 use parquet::errors::ParquetError;
@@ -203,6 +205,19 @@ pub enum ColumnProblem {
 }
 
 impl Error {
+    /// Of an operation on an object or a folder of the store.
+    pub(crate) fn store(
+        operation: &'static str,
+        path: impl fmt::Display,
+        source: object_store::Error,
+    ) -> Self {
+        Self::Store {
+            operation,
+            path: path.to_string(),
+            source,
+        }
+    }
+
     /// Whether the same call may succeed later without any change of its input: an outage, a
     /// conflict, missing rights, a full disk. False for what only another version of the program,
     /// of its configuration or of the table can cure.

@@ -33,6 +33,7 @@
 //! | what readers see, refresh | `table`, `data_file`, `statistics` |
 
 mod attempts;
+mod checkpoint;
 mod commit;
 mod create;
 mod data_file;

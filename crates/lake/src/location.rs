@@ -147,11 +147,9 @@ impl Location {
                     })?;
             builder = builder.with_config(key, value);
         }
-        builder.build().map_err(|source| Error::Store {
-            operation: "open",
-            path: self.root.to_string(),
-            source,
-        })
+        builder
+            .build()
+            .map_err(|source| Error::store("open", &self.root, source))
     }
 }
 

@@ -139,11 +139,7 @@ impl Inner {
     /// The bytes of a live file, as many as the log says.
     fn content(&self, file: &DataFile) -> Result<Bytes> {
         let path = create::object_path(&self.root, &file.path)?;
-        let failed = |source| Error::Store {
-            operation: "read",
-            path: path.to_string(),
-            source,
-        };
+        let failed = |source| Error::store("read", &path, source);
         let bytes = self
             .kernel
             .wait(async { self.kernel.store().get(&path).await?.bytes().await })

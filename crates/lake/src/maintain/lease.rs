@@ -81,7 +81,7 @@ impl Inner {
         let listed = match listed {
             Ok(listed) => listed,
             Err(object_store::Error::NotFound { .. }) => Vec::new(),
-            Err(source) => return Err(failed("list", &folder, source)),
+            Err(source) => return Err(Error::store("list", &folder, source)),
         };
         let mut numbers: Vec<u64> = listed
             .iter()
@@ -111,7 +111,7 @@ impl Inner {
             }
             // Whoever took the next one has deleted it.
             Err(object_store::Error::NotFound { .. }) => Ok(i64::MAX),
-            Err(source) => Err(failed("read", &path, source)),
+            Err(source) => Err(Error::store("read", &path, source)),
         }
     }
 
@@ -125,7 +125,7 @@ impl Inner {
         match self.kernel.wait(put) {
             Ok(_) => Ok(true),
             Err(object_store::Error::AlreadyExists { .. }) => Ok(false),
-            Err(source) => Err(failed("write", &path, source)),
+            Err(source) => Err(Error::store("write", &path, source)),
         }
     }
 
@@ -136,12 +136,4 @@ impl Inner {
 
 fn end_after(now_ms: i64) -> i64 {
     now_ms.saturating_add(i64::try_from(LENGTH.as_millis()).unwrap_or(i64::MAX))
-}
-
-fn failed(operation: &'static str, path: &Path, source: object_store::Error) -> Error {
-    Error::Store {
-        operation,
-        path: path.to_string(),
-        source,
-    }
 }

@@ -22,13 +22,12 @@ mod vacuum;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::num::NonZero;
 use std::sync::{Arc, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use object_store::ObjectMeta;
 
-use crate::create::CHECKPOINT_INTERVAL;
+use crate::checkpoint;
 use crate::data_file::DataFile;
 use crate::error::{Error, Result};
 use crate::lake::Mode;
@@ -307,23 +306,13 @@ impl Inner {
             self.advance(&mut tip, None)?;
             Arc::clone(&tip.snapshot)
         };
-        let interval = snapshot
-            .table_properties()
-            .checkpoint_interval
-            .map_or(CHECKPOINT_INTERVAL, NonZero::get);
         let last = self.hinted_checkpoint()?.unwrap_or_default();
         let version = snapshot.version();
-        if version.saturating_sub(last) < interval {
+        if version.saturating_sub(last) < checkpoint::interval(&snapshot) {
             return Ok(());
         }
-        let (_, checkpointed) = snapshot
-            .checkpoint(self.kernel.engine(), None)
+        self.write_checkpoint(&snapshot)
             .map_err(|source| self.read_log(source))?;
-        let mut tip = self.tip();
-        if tip.snapshot.version() == checkpointed.version() {
-            tip.snapshot = checkpointed;
-        }
-        drop(tip);
         report.checkpoint = Some(version);
         (run.on_step)(&format!("wrote a checkpoint of version {version}"));
         Ok(())

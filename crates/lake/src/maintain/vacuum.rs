@@ -145,7 +145,7 @@ impl Inner {
                 Ok(hint["version"].as_u64())
             }
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(source) => Err(failed("read", &path, source)),
+            Err(source) => Err(Error::store("read", &path, source)),
         }
     }
 
@@ -162,7 +162,7 @@ impl Inner {
                     Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
                     Err(source) => {
                         let root = create::object_path(&self.root, "")?;
-                        return Err(failed("delete files below", &root, source));
+                        return Err(Error::store("delete files below", &root, source));
                     }
                 }
             }
@@ -198,7 +198,7 @@ impl Inner {
     fn list(&self, folder: &Path) -> Result<Vec<ObjectMeta>> {
         self.kernel
             .wait(self.kernel.store().list(Some(folder)).try_collect())
-            .map_err(|source| failed("list", folder, source))
+            .map_err(|source| Error::store("list", folder, source))
     }
 }
 
@@ -249,21 +249,10 @@ fn removed_ms(batch: &RecordBatch, idx: usize) -> Option<i64> {
     times.is_valid(idx).then(|| times.value(idx))
 }
 
-fn failed(operation: &'static str, path: &Path, source: object_store::Error) -> Error {
-    Error::Store {
-        operation,
-        path: path.to_string(),
-        source,
-    }
-}
-
 fn staged_failed(operation: &'static str, path: &FsPath, source: std::io::Error) -> Error {
-    Error::Store {
-        operation,
-        path: path.display().to_string(),
-        source: object_store::Error::Generic {
-            store: "SyncedFolder",
-            source: source.into(),
-        },
-    }
+    let source = object_store::Error::Generic {
+        store: "SyncedFolder",
+        source: source.into(),
+    };
+    Error::store(operation, path.display(), source)
 }
