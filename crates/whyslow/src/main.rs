@@ -59,7 +59,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_log(&cli.command);
+    if !matches!(cli.command, Command::Serve(_)) {
+        // Commands that talk to a person log warnings only; a server logs what its configuration says.
+        start_log("warn");
+    }
     let result = match cli.command {
         Command::Check(args) => check::run(&args),
         Command::Serve(args) => block_on(serve::run(args)),
@@ -92,22 +95,8 @@ fn block_on(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result
     result
 }
 
-/// Log lines go to standard error; `RUST_LOG` overrides the level. Commands that talk to a person
-/// log warnings only.
-fn start_log(command: &Command) {
-    let level = match command {
-        Command::Serve(args) => config::load(args.config.as_deref()).map_or_else(
-            |_| "info".to_owned(),
-            |loaded| loaded.config.log_level.to_lowercase(),
-        ),
-        Command::Demo(_)
-        | Command::Check(_)
-        | Command::Sql(_)
-        | Command::Slow(_)
-        | Command::Replay(_)
-        | Command::Maintain(_)
-        | Command::Loadgen(_) => "warn".to_owned(),
-    };
+/// Log lines go to standard error, from this level on; `RUST_LOG` overrides it.
+pub(crate) fn start_log(level: &str) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
         // The kernel logs every step of every commit at `info`.
         EnvFilter::new(format!("{level},delta_kernel=warn"))

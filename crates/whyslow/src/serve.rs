@@ -48,6 +48,7 @@ pub(crate) struct Args {
 /// Runs until a signal.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let loaded = config::load(args.config.as_deref())?;
+    crate::start_log(&loaded.config.log_level.to_lowercase());
     tell(&loaded.warnings);
     let mut signals = Signals::listen()?;
     let deadline = loaded.config.gateway.intake.shutdown_deadline;

@@ -12,7 +12,7 @@ use sampler::{Finding, Step};
 use super::components::{Section, type_of};
 use super::de;
 use super::error::{Error, Warning};
-use super::tree::{Node, Value};
+use super::tree::Node;
 
 /// Type of the processor.
 pub(super) const KIND: &str = "tail_sampling";
@@ -70,7 +70,7 @@ fn refusal(error: &sampler::Error, config: &sampler::Config, section: &Node, pat
         return Error::at(path, section.line, message);
     };
     let policies = section.child("policies");
-    let line = policies.and_then(|policies| item(policies, idx));
+    let line = policies.and_then(|policies| policies.item(idx));
     let line = line.map_or(section.line, |policy| policy.line);
     Error::at(&format!("{path}::policies[{idx}]"), line, message)
 }
@@ -90,7 +90,7 @@ fn warning(finding: &Finding, section: &Node, path: &str) -> Warning {
             Step::Item(idx) => {
                 // Writing to a `String` cannot fail.
                 write!(place, "[{idx}]").ok();
-                node.and_then(|node| item(node, *idx))
+                node.and_then(|node| node.item(*idx))
             }
         };
         line = node.map_or(line, |node| node.line);
@@ -103,19 +103,5 @@ fn warning(finding: &Finding, section: &Node, path: &str) -> Warning {
         severity: finding.severity,
         remedy: Some(finding.remedy),
         ..Warning::new(&place, line, message)
-    }
-}
-
-fn item(node: &Node, idx: usize) -> Option<&Node> {
-    match &node.value {
-        Value::Seq(items) => items.get(idx),
-        Value::Null
-        | Value::Bool(_)
-        | Value::Int(_)
-        | Value::UInt(_)
-        | Value::Float(_)
-        | Value::Text(_)
-        | Value::Env { .. }
-        | Value::Map(_) => None,
     }
 }

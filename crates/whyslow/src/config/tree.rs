@@ -60,16 +60,16 @@ impl Node {
 
     /// The entry `key` of a map.
     pub(crate) fn child(&self, key: &str) -> Option<&Node> {
-        match &self.value {
-            Value::Map(entries) => entries.iter().find(|(k, _)| k == key).map(|(_, node)| node),
-            Value::Null
-            | Value::Bool(_)
-            | Value::Int(_)
-            | Value::UInt(_)
-            | Value::Float(_)
-            | Value::Text(_)
-            | Value::Env { .. }
-            | Value::Seq(_) => None,
+        let entry = self.entries().iter().find(|(known, _)| known == key);
+        entry.map(|(_, node)| node)
+    }
+
+    /// The item at a place of a list.
+    pub(crate) fn item(&self, idx: usize) -> Option<&Node> {
+        if let Value::Seq(items) = &self.value {
+            items.get(idx)
+        } else {
+            None
         }
     }
 
