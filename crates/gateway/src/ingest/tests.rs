@@ -5,6 +5,8 @@ mod crash;
 mod damage;
 mod duplicates;
 mod harness;
+mod links;
 mod pressure;
 mod route;
+mod streams;
 mod sync;
