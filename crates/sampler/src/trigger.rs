@@ -142,6 +142,11 @@ impl Rules {
         }))
     }
 
+    /// From a trace's first span to its decision, if no policy matches it, at least.
+    pub(crate) fn shortest(&self) -> u64 {
+        self.root_grace.min(self.idle).min(self.max_wait)
+    }
+
     /// Of a trace whose first span arrives, as far as known: when to look at it.
     pub(crate) fn first_due(&self, now_unix_nano: u64) -> u64 {
         now_unix_nano.saturating_add(self.idle.min(self.max_wait))

@@ -6,6 +6,7 @@ mod damage;
 mod duplicates;
 mod harness;
 mod links;
+mod overload;
 mod pressure;
 mod route;
 mod streams;

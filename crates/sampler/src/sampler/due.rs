@@ -1,5 +1,7 @@
 //! When a trace is decided, and what it waits for.
 
+use std::time::Duration;
+
 use otlp::TraceId;
 use otlp::span::SpanSummary;
 
@@ -10,6 +12,18 @@ use crate::pending::{Slot, Trace};
 use crate::verdict::Judgement;
 
 impl Sampler {
+    /// From a trace's first span to its decision at least, unless a limit or a policy hastens it.
+    #[must_use]
+    pub fn shortest_wait(&self) -> Duration {
+        Duration::from_nanos(match &self.rules {
+            Some(rules) => rules.shortest(),
+            None => {
+                let root_wait_nanos = self.root_wait_nanos.unwrap_or(u64::MAX);
+                root_wait_nanos.min(self.decision_wait_nanos)
+            }
+        })
+    }
+
     /// Opens a trace whose first span arrives.
     pub(super) fn open(&mut self, trace_id: TraceId, now_unix_nano: u64) -> Slot {
         let due_unix_nano = self.due_after_first(now_unix_nano);

@@ -166,6 +166,7 @@ fn silence_and_the_limit_are_recorded_as_triggers() {
         shutdown: crate::config::Shutdown::Keep,
         log_bytes_max: u64::MAX,
         pending_heap_bytes_max: u64::MAX,
+        release_backlog_spans_max: u64::MAX,
     };
     let mut sim = Sim::new(SETUP);
     sim.send(&[child(1, 0x11, 0x10)]).unwrap();
