@@ -106,7 +106,10 @@ fn describe(name: &str, loaded: &Loaded) -> String {
         config.gateway.intake.sync_interval,
         show::text::bytes(config.gateway.intake.log_bytes_max)
     ));
-    line(format!("  decide    {}", waits(&config.sampler)));
+    line(format!("  decide    {}", policy::waits(&config.sampler)));
+    for exception in policy::exceptions(&config.sampler) {
+        line(format!("            {exception}"));
+    }
     for policy in &config.sampler.policies {
         let verb = match policy.policy_type {
             sampler::PolicyType::Drop(_) => "drop",
@@ -116,6 +119,12 @@ fn describe(name: &str, loaded: &Loaded) -> String {
             "            {verb} by `{}`: {}",
             policy.name,
             policy::describe(&policy.policy_type)
+        ));
+    }
+    if config.sampler.follows_links() {
+        line(format!(
+            "            keep what links to a trace kept by a policy, waiting for it up to {:?}",
+            config.sampler.linked_traces.wait
         ));
     }
     line(format!("  redact    {}", redaction(&config.redact)));
@@ -174,18 +183,6 @@ fn redaction(redact: &tables::redact::Config) -> String {
             format!("values cut at {max} bytes")
         });
     format!("{content}, {cut}")
-}
-
-fn waits(sampler: &sampler::Config) -> String {
-    let mut out = format!("{:?} after a trace's first span", sampler.decision_wait);
-    if let Some(wait) = sampler
-        .decision_wait_after_root_received
-        .filter(|wait| !wait.is_zero())
-    {
-        // Writing to a `String` cannot fail.
-        write!(out, ", or {wait:?} after its root").ok();
-    }
-    out
 }
 
 #[cfg(test)]
