@@ -57,7 +57,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let config = configure(folder.path())?;
     let tables = config.lake.path.clone();
     say("Starting Whyslow with its default pipeline on free ports ...")?;
-    let service = Service::start(config).await?;
+    let service = Box::pin(Service::start(config)).await?;
     let (Some(grpc), Some(query)) = (service.gateway.grpc_addr, service.query_addr) else {
         bail!("the default pipeline lacks a listener");
     };
