@@ -1,11 +1,11 @@
 //! Prometheus text to OTLP: what a scrape answered becomes a metrics export request.
 //!
-//! Reads the text exposition format 0.0.4 and `OpenMetrics` text 1.0, and writes what the Collector's
+//! Reads the text exposition format 0.0.4 and OpenMetrics text 1.0, and writes what the Collector's
 //! `prometheus` receiver would send for it, so that scraped and received metrics take one route:
 //! gauges and whatever has no known type become gauges, counters monotonic cumulative sums, `info`
 //! and `stateset` other sums, histograms and summaries themselves. Metric names stay as they are
 //! (`_total` included), values are doubles, counters have no start time. Exemplars are left out;
-//! `_created` samples of `OpenMetrics` are gauges of that name.
+//! `_created` samples of OpenMetrics are gauges of that name.
 //!
 //! # Decided
 //!
@@ -35,7 +35,7 @@ pub enum Format {
     /// Text exposition format 0.0.4: timestamps in milliseconds.
     #[default]
     Text,
-    /// `OpenMetrics` 1.0: timestamps in seconds.
+    /// OpenMetrics 1.0: timestamps in seconds.
     OpenMetrics,
 }
 
@@ -304,13 +304,21 @@ impl<'a, 's> Conversion<'a, 's> {
 
     /// The family that a sample belongs to. Without a type it is its own.
     fn family_of<'n>(&self, name: &'n str) -> (&'n str, Family<'a>) {
-        const SUFFIXES: [&str; 5] = ["_bucket", "_count", "_sum", "_total", "_info"];
+        use FamilyKind::{Counter, Histogram, State, Summary};
+        const SUFFIXES: [(&str, &[FamilyKind]); 5] = [
+            ("_bucket", &[Histogram]),
+            ("_count", &[Histogram, Summary]),
+            ("_sum", &[Histogram, Summary]),
+            ("_total", &[Counter]),
+            ("_info", &[State]),
+        ];
         if let Some(family) = self.families.get(name) {
             return (name, *family);
         }
-        for suffix in SUFFIXES {
+        for (suffix, kinds) in SUFFIXES {
             if let Some(stem) = name.strip_suffix(suffix)
                 && let Some(family) = self.families.get(stem)
+                && kinds.contains(&family.kind)
             {
                 return (stem, *family);
             }

@@ -167,6 +167,19 @@ alone{} 7
 }
 
 #[test]
+fn a_suffix_belongs_to_a_family_only_of_its_type() {
+    check(
+        "# TYPE a counter\na_sum 1\na_total 2\n# TYPE b gauge\nb_total 3\n# TYPE c summary\nc_bucket 4",
+        &[
+            "gauge a_sum [] 1 @0ms",
+            "counter a_total [] 2 @0ms",
+            "gauge b_total [] 3 @0ms",
+            "gauge c_bucket [] 4 @0ms",
+        ],
+    );
+}
+
+#[test]
 fn numbers_and_blanks_are_those_of_the_format() {
     check(
         "a 1e3\n\ta\t-0.5 \r\na +Inf\na -Inf\na NaN\na .5\n b { x = \"1\" , } 2 1772366401500\nb 3 0",

@@ -132,7 +132,7 @@ pub fn exercise_metrics(body: &[u8]) {
     assert!(n_points <= checked.n_items, "as many points as counted");
 }
 
-/// Reads `text` as Prometheus text and as `OpenMetrics`. Asserts that what is made of it is a valid
+/// Reads `text` as Prometheus text and as OpenMetrics. Asserts that what is made of it is a valid
 /// request with as many points as are said.
 pub fn exercise_prometheus(text: &[u8]) {
     let scrape = prometheus::Scrape {
