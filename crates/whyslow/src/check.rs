@@ -181,15 +181,9 @@ fn maintenance(maintenance: &config::Maintenance) -> String {
     } else {
         format!("every {:?}", maintenance.interval)
     };
-    let days = maintenance.retention_days;
-    let kept = [
-        ("spans", days.spans),
-        ("traces", days.traces),
-        ("requests", days.requests),
-    ]
-    .map(|(table, days)| match days {
-        0 => format!("{table} for ever"),
-        days => format!("{table} {}", show::text::counted(days.into(), "day")),
+    let kept = tables::all().map(|spec| match maintenance.retention_days.of(spec) {
+        None => format!("{} for ever", spec.name),
+        Some(days) => format!("{} {}", spec.name, show::text::counted(days.into(), "day")),
     });
     format!("  maintain  {when}; keep {}", kept.join(", "))
 }
