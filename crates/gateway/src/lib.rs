@@ -33,7 +33,9 @@ mod record;
 mod release;
 mod threads;
 
-#[cfg(feature = "testing")]
+pub mod export;
+
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 mod clock;

@@ -1,6 +1,7 @@
 //! The intake core without network and threads (feature `testing`): at once for measurements ([`Core`]),
 //! one step at a time for simulations ([`Stepped`]).
 
+mod backend;
 mod stepped;
 
 use std::{
@@ -26,6 +27,7 @@ use crate::{
     status::Refusal,
 };
 
+pub use self::backend::{Answer as BackendAnswer, Backend, Received};
 pub use self::stepped::{Answer, Setup, Stepped, Ticket};
 
 /// The core over a real log. Releases are committed at once, unread.
