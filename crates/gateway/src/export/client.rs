@@ -24,10 +24,11 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::{
-    client::legacy::{self, connect::HttpConnector},
+    client::legacy,
     rt::{TokioExecutor, TokioTimer},
 };
 use otlp::reply::Reply;
+use transport::{Connector, TokenSource};
 
 pub use self::failure::{SendError, Status};
 
@@ -108,7 +109,7 @@ pub struct Pings {
 }
 
 /// Where to send and how.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Settings {
     /// How export requests travel.
     pub protocol: Protocol,
@@ -122,9 +123,13 @@ pub struct Settings {
     pub timeout: Duration,
     /// Pings on the connection.
     pub pings: Option<Pings>,
+    /// Connects, with or without TLS.
+    pub connector: Connector,
+    /// The token that each request shows.
+    pub token: Option<TokenSource>,
 }
 
-type Pool = legacy::Client<HttpConnector, Full<Bytes>>;
+type Pool = legacy::Client<Connector, Full<Bytes>>;
 
 /// Sends export requests to one server; share it by reference. Connections are made when they are needed.
 #[derive(Debug)]
@@ -188,8 +193,6 @@ impl Client {
 }
 
 fn pool(settings: &Settings) -> Pool {
-    let mut connector = HttpConnector::new();
-    connector.set_nodelay(true);
     let mut builder = legacy::Client::builder(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -202,7 +205,7 @@ fn pool(settings: &Settings) -> Pool {
             .http2_keep_alive_timeout(pings.timeout)
             .http2_keep_alive_while_idle(pings.while_idle);
     }
-    builder.build(connector)
+    builder.build(settings.connector.clone())
 }
 
 /// The head that both protocols share.
@@ -213,6 +216,9 @@ fn post(settings: &Settings, url: Uri, content_type: &'static str) -> Request<Fu
     let headers = request.headers_mut();
     headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
     headers.extend(settings.headers.clone());
+    if let Some(token) = &settings.token {
+        token.add_to(headers);
+    }
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     request
 }

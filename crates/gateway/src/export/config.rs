@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use transport::{Alpn, Auth, Authenticators, ClientTls, Connector, TokenSource};
 
 use super::{
     client::{Client, Compression, Pings, Protocol, Settings},
@@ -16,19 +17,25 @@ use super::{
 /// What receivers accept by default is 4 MiB; the rest is room for what surrounds the last spans.
 pub const REQUEST_BYTES_MAX: u64 = (4 << 20) - (64 << 10);
 
-/// A setting that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{key}` {problem}")]
-pub struct ConfigError {
-    /// Keys below the exporter, joined by `::`.
-    pub key: String,
-    /// What is wrong, and what would be right.
-    pub problem: String,
+/// Why an exporter's settings cannot be used. Keys are those below the exporter, joined by `::`.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A value.
+    #[error("`{key}` {problem}")]
+    Setting {
+        /// Its key.
+        key: String,
+        /// What is wrong, or what would be right.
+        problem: String,
+    },
+    /// `tls` or `auth`.
+    #[error(transparent)]
+    Transport(#[from] transport::Error),
 }
 
 impl ConfigError {
     fn new(key: &str, problem: impl Into<String>) -> ConfigError {
-        ConfigError {
+        ConfigError::Setting {
             key: key.to_owned(),
             problem: problem.into(),
         }
@@ -73,14 +80,6 @@ impl Headers {
     }
 }
 
-/// `tls` of an exporter.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Tls {
-    /// No TLS where the endpoint names no scheme. Default `false`.
-    pub insecure: bool,
-}
-
 /// The exporter `otlp` (`otlp_grpc`): OTLP over gRPC.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -88,7 +87,9 @@ pub struct OtlpGrpc {
     /// `host:port`; `http://host:port` is without TLS, `https://host:port` with it. Required.
     pub endpoint: String,
     /// TLS is on unless this says `insecure: true`, or the endpoint begins with `http://`.
-    pub tls: Tls,
+    pub tls: ClientTls,
+    /// The extension that gives the token.
+    pub auth: Option<Auth>,
     /// Sent with each request.
     pub headers: Headers,
     /// `gzip` (default), `zstd` or `none`.
@@ -118,7 +119,8 @@ impl Default for OtlpGrpc {
     fn default() -> Self {
         OtlpGrpc {
             endpoint: String::new(),
-            tls: Tls::default(),
+            tls: ClientTls::default(),
+            auth: None,
             headers: Headers::default(),
             compression: Compression::default(),
             timeout: Duration::from_secs(5),
@@ -159,21 +161,35 @@ impl Default for KeepaliveClient {
 }
 
 impl OtlpGrpc {
-    /// A client for the endpoint.
+    /// A client for the endpoint. Reads key material, and must be called inside a Tokio runtime.
     ///
     /// # Errors
     ///
-    /// A setting that cannot be used.
-    pub fn client(&self) -> Result<Client, ConfigError> {
-        self.settings().map(Client::new)
+    /// A setting, or a file that it names, that cannot be used.
+    pub fn client(&self, authenticators: &Authenticators) -> Result<Client, ConfigError> {
+        let url = self.url()?;
+        Ok(Client::new(Settings {
+            protocol: Protocol::Grpc,
+            headers: self.headers.read()?,
+            compression: self.compression,
+            timeout: self.timeout,
+            pings: self.keepalive.map(|keepalive| Pings {
+                time: keepalive.time,
+                timeout: keepalive.timeout,
+                while_idle: keepalive.permit_without_stream,
+            }),
+            connector: connector(&url, &self.tls, Alpn::Http2)?,
+            token: token(self.auth.as_ref(), authenticators)?,
+            url,
+        }))
     }
 
-    /// Checks what types cannot say.
+    /// Checks everything but files.
     ///
     /// # Errors
     ///
     /// The first setting that cannot be used.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self, authenticators: &Authenticators) -> Result<(), ConfigError> {
         check_common(self.timeout, &self.retry_on_failure, &self.sending_queue)?;
         if let Some(keepalive) = self.keepalive
             && (keepalive.time.is_zero() || keepalive.timeout.is_zero())
@@ -181,7 +197,8 @@ impl OtlpGrpc {
             let problem = "must have a `time` and a `timeout` of more than 0s";
             return Err(ConfigError::new("keepalive", problem));
         }
-        self.settings().map(drop)
+        check_headers(&self.headers, &self.tls, self.auth.as_ref(), authenticators)?;
+        self.url().map(drop)
     }
 
     /// Keys that are written and change nothing.
@@ -197,7 +214,7 @@ impl OtlpGrpc {
         unused
     }
 
-    fn settings(&self) -> Result<Settings, ConfigError> {
+    fn url(&self) -> Result<Uri, ConfigError> {
         let expected = "must be `host:port`, as in `tempo:4317`";
         let named = self.endpoint.trim();
         let named = named.strip_prefix("dns://").map_or(named, |target| {
@@ -206,27 +223,13 @@ impl OtlpGrpc {
         });
         let url = match named.split_once("://") {
             Some(_) => named.to_owned(),
-            None => format!(
-                "{}://{named}",
-                if self.tls.insecure { "http" } else { "https" }
-            ),
+            None => format!("{}://{named}", self.tls.scheme()),
         };
         let url = checked(&url, "endpoint", expected)?;
         if url.port_u16().is_none() || !matches!(url.path(), "" | "/") || url.query().is_some() {
             return Err(ConfigError::new("endpoint", expected));
         }
-        Ok(Settings {
-            protocol: Protocol::Grpc,
-            url,
-            headers: self.headers.read()?,
-            compression: self.compression,
-            timeout: self.timeout,
-            pings: self.keepalive.map(|keepalive| Pings {
-                time: keepalive.time,
-                timeout: keepalive.timeout,
-                while_idle: keepalive.permit_without_stream,
-            }),
-        })
+        Ok(url)
     }
 }
 
@@ -240,7 +243,9 @@ pub struct OtlpHttp {
     /// The whole URL to post traces to.
     pub traces_endpoint: String,
     /// TLS settings for `https`.
-    pub tls: Tls,
+    pub tls: ClientTls,
+    /// The extension that gives the token.
+    pub auth: Option<Auth>,
     /// Sent with each request.
     pub headers: Headers,
     /// `gzip` (default), `zstd` or `none`.
@@ -296,7 +301,8 @@ impl Default for OtlpHttp {
         OtlpHttp {
             endpoint: String::new(),
             traces_endpoint: String::new(),
-            tls: Tls::default(),
+            tls: ClientTls::default(),
+            auth: None,
             headers: Headers::default(),
             compression: Compression::default(),
             timeout: Duration::from_secs(30),
@@ -321,23 +327,34 @@ impl Default for OtlpHttp {
 }
 
 impl OtlpHttp {
-    /// A client for the endpoint.
+    /// A client for the endpoint. Reads key material, and must be called inside a Tokio runtime.
     ///
     /// # Errors
     ///
-    /// A setting that cannot be used.
-    pub fn client(&self) -> Result<Client, ConfigError> {
-        self.settings().map(Client::new)
+    /// A setting, or a file that it names, that cannot be used.
+    pub fn client(&self, authenticators: &Authenticators) -> Result<Client, ConfigError> {
+        let url = self.url()?;
+        Ok(Client::new(Settings {
+            protocol: Protocol::Http,
+            headers: self.headers.read()?,
+            compression: self.compression,
+            timeout: self.timeout,
+            pings: None,
+            connector: connector(&url, &self.tls, Alpn::Http1)?,
+            token: token(self.auth.as_ref(), authenticators)?,
+            url,
+        }))
     }
 
-    /// Checks what types cannot say.
+    /// Checks everything but files.
     ///
     /// # Errors
     ///
     /// The first setting that cannot be used.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self, authenticators: &Authenticators) -> Result<(), ConfigError> {
         check_common(self.timeout, &self.retry_on_failure, &self.sending_queue)?;
-        self.settings().map(drop)
+        check_headers(&self.headers, &self.tls, self.auth.as_ref(), authenticators)?;
+        self.url().map(drop)
     }
 
     /// Keys that are written and change nothing.
@@ -361,7 +378,7 @@ impl OtlpHttp {
         unused
     }
 
-    fn settings(&self) -> Result<Settings, ConfigError> {
+    fn url(&self) -> Result<Uri, ConfigError> {
         let expected = "must be a URL, as in `http://tempo:4318`";
         let url = if self.traces_endpoint.is_empty() {
             let endpoint = checked(&self.endpoint, "endpoint", expected)?;
@@ -373,14 +390,7 @@ impl OtlpHttp {
         } else {
             checked(&self.traces_endpoint, "traces_endpoint", expected)?
         };
-        Ok(Settings {
-            protocol: Protocol::Http,
-            url,
-            headers: self.headers.read()?,
-            compression: self.compression,
-            timeout: self.timeout,
-            pings: None,
-        })
+        Ok(url)
     }
 }
 
@@ -394,13 +404,39 @@ fn checked(url: &str, key: &str, expected: &str) -> Result<Uri, ConfigError> {
         return Err(ConfigError::new(key, problem));
     }
     match url.scheme_str() {
-        Some("http") if !authority.host().is_empty() => Ok(url),
-        Some("https") => Err(ConfigError::new(
-            key,
-            "asks for TLS, which is not built yet; set `tls::insecure: true`",
-        )),
+        Some("http" | "https") if !authority.host().is_empty() => Ok(url),
         _ => Err(wrong()),
     }
+}
+
+/// What connects to `url`: where that says `http`, no key material is read.
+fn connector(url: &Uri, tls: &ClientTls, alpn: Alpn) -> Result<Connector, ConfigError> {
+    let insecure = ClientTls::insecure();
+    let is_plain = url.scheme_str() == Some("http");
+    let tls = if is_plain { &insecure } else { tls };
+    Ok(Connector::new("tls", tls, alpn)?)
+}
+
+fn token(
+    auth: Option<&Auth>,
+    authenticators: &Authenticators,
+) -> Result<Option<TokenSource>, ConfigError> {
+    let source = auth.map(|auth| authenticators.source("auth", auth));
+    Ok(source.transpose()?)
+}
+
+fn check_headers(
+    headers: &Headers,
+    tls: &ClientTls,
+    auth: Option<&Auth>,
+    authenticators: &Authenticators,
+) -> Result<(), ConfigError> {
+    headers.read()?;
+    tls.validate("tls")?;
+    if let Some(auth) = auth {
+        authenticators.find("auth", auth)?;
+    }
+    Ok(())
 }
 
 /// `sending_queue` of an exporter, keys as in the Collector. The queue is the log, whatever is written here: nothing
@@ -580,3 +616,6 @@ pub enum Verbosity {
     /// Everything but content.
     Detailed,
 }
+
+#[cfg(test)]
+mod tests;

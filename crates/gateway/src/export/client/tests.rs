@@ -8,6 +8,7 @@ use otlp::{
     testing::{TimeSpan, trace},
 };
 use tonic::Code;
+use transport::Authenticators;
 
 use super::{Client, Compression, Protocol, SendError, Status};
 use crate::{
@@ -30,7 +31,7 @@ fn client(protocol: Protocol, backend: &Backend, compression: Compression) -> Cl
             timeout: TIMEOUT,
             ..OtlpGrpc::default()
         }
-        .client(),
+        .client(&Authenticators::default()),
         Protocol::Http => OtlpHttp {
             endpoint: format!("http://{addr}"),
             headers: serde_saphyr::from_str(headers).unwrap(),
@@ -38,7 +39,7 @@ fn client(protocol: Protocol, backend: &Backend, compression: Compression) -> Cl
             timeout: TIMEOUT,
             ..OtlpHttp::default()
         }
-        .client(),
+        .client(&Authenticators::default()),
     }
     .unwrap()
 }
