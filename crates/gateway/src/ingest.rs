@@ -85,8 +85,10 @@ pub(crate) enum Input {
     Tick,
     /// The sync that an effect asked for has ended.
     Synced(Result<(), wal::Error>),
-    /// All tables have committed the releases through this sequence.
+    /// All tables have committed the releases through this sequence, and exporters have sent them.
     Released(i64),
+    /// All tables have committed the releases through this sequence.
+    Stored(i64),
     /// Nothing arrives any more.
     Shutdown,
 }
@@ -117,6 +119,8 @@ pub(crate) struct Settings {
     pub(crate) release_backlog_spans_max: u64,
     pub(crate) shutdown: Shutdown,
     pub(crate) is_request: IsRequest,
+    /// Are there exporters, for which kept spans are listed in the log?
+    pub(crate) is_exporting: bool,
 }
 
 /// The core.
@@ -151,6 +155,8 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     unsynced: VecDeque<(Position, Plan)>,
     /// Recorded, not committed; in order.
     uncommitted: VecDeque<Uncommitted>,
+    /// Storage has committed the releases through this one; exporters may be behind.
+    stored: i64,
     /// Carried forward, and still held at their old places; in order.
     carrying: VecDeque<Carrying>,
     carrying_holds: Holds,
@@ -205,6 +211,7 @@ impl<D: Disk> Ingest<D> {
             last_decision: None,
             unsynced: VecDeque::new(),
             uncommitted: VecDeque::new(),
+            stored: 0,
             carrying: VecDeque::new(),
             carrying_holds: Holds::default(),
             sync: SyncState::default(),
@@ -242,6 +249,10 @@ impl<D: Disk> Ingest<D> {
                 self.settle(effects);
                 self.commit(sequence);
                 self.delete_committed();
+                self.refresh();
+            }
+            Input::Stored(sequence) => {
+                self.stored = self.stored.max(sequence);
                 self.refresh();
             }
             Input::Shutdown => {
@@ -355,8 +366,9 @@ impl<D: Disk> Ingest<D> {
         (self.wal.flushed_position(), outcome)
     }
 
-    /// Takes what storage has committed.
+    /// Takes what storage has committed and exporters have sent.
     fn commit(&mut self, sequence: i64) {
+        self.stored = self.stored.max(sequence);
         while let Some(release) = self
             .uncommitted
             .pop_front_if(|release| release.sequence <= sequence)

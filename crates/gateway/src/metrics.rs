@@ -22,7 +22,12 @@ use otlp::export::{Checked, Signal};
 use sampler::{Decided, Decision, PolicyCounts, Sampler, Stats};
 use tonic::Code;
 
-use crate::status::{Refusal, RefusedReason};
+use crate::{
+    export::Exporting,
+    status::{Refusal, RefusedReason},
+};
+
+pub(crate) use self::text::Text;
 
 /// How an export came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +189,7 @@ pub struct Metrics {
     pub(crate) connections: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
     is_unhealthy: AtomicU64,
+    pub(crate) exporting: Exporting,
 }
 
 impl Metrics {

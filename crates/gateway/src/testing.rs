@@ -54,7 +54,7 @@ impl Core {
         let gate = Arc::new(Gate::default());
         let settings = unlimited(is_request);
         let mut ingest = open(log, RealDisk, sampler, settings, &metrics, &gate)?;
-        ingest.recover(0, &Progress::default(), &mut |_| {})?;
+        ingest.recover(Some(0), &Progress::default(), &mut |_| {})?;
         Ok(Core {
             ingest,
             metrics,
@@ -118,6 +118,7 @@ fn unlimited(is_request: IsRequest) -> Settings {
         release_backlog_spans_max: u64::MAX,
         shutdown: Shutdown::Keep,
         is_request,
+        is_exporting: false,
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) fn request(
 pub(super) async fn read(response: Response<Incoming>) -> Result<Reply, SendError> {
     let (head, body) = response.into_parts();
     if let Some(status) = tonic::Status::from_header_map(&head.headers) {
-        return answered(&status, || Reply::default());
+        return answered(&status, Reply::default);
     }
     if head.status != StatusCode::OK {
         return Err(SendError {
