@@ -6,6 +6,7 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | [`door`] | what one listener asks of those who come |
 //! | [`server`] | a listener's `tls`, and the handshake of one connection |
 //! | [`listener`] | accepts where nobody else has a loop: handshakes beside each other |
 //! | [`client`] | a client's `tls`, and the connector for hyper and tonic |
@@ -34,6 +35,7 @@
 
 pub mod bearer;
 pub mod client;
+pub mod door;
 pub mod listener;
 pub mod server;
 pub mod time_span;
@@ -58,6 +60,7 @@ mod tests;
 pub use crate::{
     bearer::{Auth, Authenticators, BearerTokenAuth, TokenCheck, TokenSource, Unauthenticated},
     client::{ClientTls, ConnectError, Connector},
+    door::Door,
     error::{Error, Result},
     listener::Listener,
     secret::Secret,
