@@ -6,6 +6,7 @@ mod damage;
 mod duplicates;
 mod exporting;
 mod harness;
+mod overload;
 mod pressure;
 mod route;
 mod sync;
