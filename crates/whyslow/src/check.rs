@@ -5,6 +5,8 @@ mod policy;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use transport::{Auth, ServerTls};
+
 use crate::config::{self, Loaded, Reviewed, Warning};
 use crate::show;
 
@@ -89,15 +91,18 @@ fn describe(name: &str, loaded: &Loaded) -> String {
     line(format!("{name} is valid. It would run:"));
     if let Some(grpc) = &protocols.grpc {
         line(format!(
-            "  receive   OTLP/gRPC on {}, messages up to {} MiB",
-            grpc.endpoint, grpc.max_recv_msg_size_mib
+            "  receive   OTLP/gRPC on {}, messages up to {} MiB{}",
+            grpc.endpoint,
+            grpc.max_recv_msg_size_mib,
+            asked(grpc.tls.as_ref(), grpc.auth.as_ref())
         ));
     }
     if let Some(http) = &protocols.http {
         line(format!(
-            "  receive   OTLP/HTTP on {}, bodies up to {}",
+            "  receive   OTLP/HTTP on {}, bodies up to {}{}",
             http.endpoint,
-            show::text::bytes(http.max_request_body_size)
+            show::text::bytes(http.max_request_body_size),
+            asked(http.tls.as_ref(), http.auth.as_ref())
         ));
     }
     line(format!(
@@ -148,8 +153,10 @@ fn describe(name: &str, loaded: &Loaded) -> String {
     }
     match &config.query {
         Some(query) => line(format!(
-            "  query     SQL, /healthz, /readyz and /metrics on http://{}",
-            query.endpoint
+            "  query     SQL, /healthz, /readyz and /metrics on http{}://{}{}",
+            query.tls.as_ref().map_or("", |_| "s"),
+            query.endpoint,
+            asked(query.tls.as_ref(), query.auth.as_ref())
         )),
         None => {
             line("  query     off: the extension `query` is not in `service.extensions`".to_owned())
@@ -160,6 +167,21 @@ fn describe(name: &str, loaded: &Loaded) -> String {
             "  health    http://{}{}",
             health.endpoint, health.path
         ));
+    }
+    out
+}
+
+/// What must be proved at a listener.
+fn asked(tls: Option<&ServerTls>, auth: Option<&Auth>) -> String {
+    let mut out = String::new();
+    match tls {
+        None => {}
+        Some(tls) if tls.client_ca_file.is_empty() => out.push_str(", TLS"),
+        Some(_) => out.push_str(", TLS with clients' certificates"),
+    }
+    if let Some(auth) = auth {
+        // Writing to a `String` cannot fail.
+        write!(out, ", tokens of `{}`", auth.authenticator).ok();
     }
     out
 }
