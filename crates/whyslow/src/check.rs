@@ -111,7 +111,10 @@ fn describe(name: &str, loaded: &Loaded) -> String {
         config.gateway.intake.sync_interval,
         show::text::bytes(config.gateway.intake.log_bytes_max)
     ));
-    line(format!("  decide    {}", waits(&config.sampler)));
+    line(format!("  decide    {}", policy::waits(&config.sampler)));
+    for exception in policy::exceptions(&config.sampler) {
+        line(format!("            {exception}"));
+    }
     for policy in &config.sampler.policies {
         let verb = match policy.policy_type {
             sampler::PolicyType::Drop(_) => "drop",
@@ -123,34 +126,13 @@ fn describe(name: &str, loaded: &Loaded) -> String {
             policy::describe(&policy.policy_type)
         ));
     }
-    let elsewhere = match config.exporters.as_slice() {
-        [] => "",
-        _ if config.is_redacting => "; so for every exporter",
-        _ => "; other backends get spans as they came, because the pipeline has no `redact`",
-    };
-    line(format!(
-        "  redact    {}{elsewhere}",
-        redaction(&config.redact)
-    ));
-    match &config.lake {
-        Some(lake) => {
-            line(format!(
-                "  store     Delta tables at {}, committed every {:?} or {}",
-                lake.path,
-                lake.commit_interval,
-                show::text::bytes(lake.commit_bytes)
-            ));
-            line(maintenance(&lake.maintenance));
-        }
-        None => line("  store     nothing: the pipeline has no exporter `lake`".to_owned()),
-    }
-    for exporter in &config.exporters {
+    if config.sampler.follows_links() {
         line(format!(
-            "  export    `{}`: {}",
-            exporter.id,
-            exporter.describe()
+            "            keep what links to a trace kept by a policy, waiting for it up to {:?}",
+            config.sampler.linked_traces.wait
         ));
     }
+    destinations(config).into_iter().for_each(&mut line);
     match &config.query {
         Some(query) => line(format!(
             "  query     SQL, /healthz, /readyz and /metrics on http{}://{}{}",
@@ -186,6 +168,36 @@ fn asked(tls: Option<&ServerTls>, auth: Option<&Auth>) -> String {
     out
 }
 
+/// What is taken out, and where the rest goes.
+fn destinations(config: &config::Config) -> Vec<String> {
+    let elsewhere = match config.exporters.as_slice() {
+        [] => "",
+        _ if config.is_redacting => "; so for every exporter",
+        _ => "; other backends get spans as they came, because the pipeline has no `redact`",
+    };
+    let mut lines = vec![format!(
+        "  redact    {}{elsewhere}",
+        redaction(&config.redact)
+    )];
+    match &config.lake {
+        Some(lake) => {
+            lines.push(format!(
+                "  store     Delta tables at {}, committed every {:?} or {}",
+                lake.path,
+                lake.commit_interval,
+                show::text::bytes(lake.commit_bytes)
+            ));
+            lines.push(maintenance(&lake.maintenance));
+        }
+        None => lines.push("  store     nothing: the pipeline has no exporter `lake`".to_owned()),
+    }
+    for exporter in &config.exporters {
+        let words = exporter.describe();
+        lines.push(format!("  export    `{}`: {words}", exporter.id));
+    }
+    lines
+}
+
 fn maintenance(maintenance: &config::Maintenance) -> String {
     let when = if maintenance.interval.is_zero() {
         "only by `whyslow maintain`".to_owned()
@@ -216,18 +228,6 @@ fn redaction(redact: &tables::redact::Config) -> String {
             format!("values cut at {max} bytes")
         });
     format!("{content}, {cut}")
-}
-
-fn waits(sampler: &sampler::Config) -> String {
-    let mut out = format!("{:?} after a trace's first span", sampler.decision_wait);
-    if let Some(wait) = sampler
-        .decision_wait_after_root_received
-        .filter(|wait| !wait.is_zero())
-    {
-        // Writing to a `String` cannot fail.
-        write!(out, ", or {wait:?} after its root").ok();
-    }
-    out
 }
 
 #[cfg(test)]

@@ -144,7 +144,7 @@ fn configure(folder: &Path) -> anyhow::Result<Config> {
         ..lake
     });
     config.sampler.decision_wait = Duration::from_secs(2);
-    config.sampler.decision_wait_after_root_received = None;
+    config.sampler.trigger = None;
     let free = "127.0.0.1:0";
     if let Some(grpc) = &mut config.gateway.otlp.protocols.grpc {
         grpc.endpoint = free.to_owned();

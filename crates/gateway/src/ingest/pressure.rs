@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `pending_heap_bytes_max` | | the traces that are due next are decided early, trigger `memory`; where that is not enough, exports are refused |
 //! | `log_bytes_max` | over a quarter of it: undecided spans that keep the first segments almost alone are carried forward (`carry`) | |
-//! | | over half of it from the first undecided span on: the same, trigger `disk` | exports are refused until commits give room |
+//! | | over half of it from the first undecided span on: the traces that keep its first segment are decided early, trigger `disk` | exports are refused until commits give room |
 //! | `release_backlog_spans_max` | by a forecast (`backlog`): | exports are refused until commits give room |
 //! | room on the disk | | exports are refused, decisions wait |
 //!
@@ -28,18 +28,20 @@ impl<D: Disk> Ingest<D> {
         let mut pinned = self.pinned();
         while self.unrecorded.len() < TRACES_PER_RELEASE_MAX {
             let heap_bytes = self.sampler.stats().pending_heap_bytes;
-            let trigger = if heap_bytes > self.settings.pending_heap_bytes_max {
-                Trigger::Memory
+            let n_before = self.unrecorded.len();
+            let (trigger, is_any) = if heap_bytes > self.settings.pending_heap_bytes_max {
+                let trigger = Trigger::Memory;
+                let out = &mut self.unrecorded;
+                (
+                    trigger,
+                    self.sampler.decide_next(trigger, self.now_unix_nano, out),
+                )
             } else if pinned.n_bytes > self.settings.log_bytes_max / 2 {
-                Trigger::Disk
+                (Trigger::Disk, self.decide_first_segment(&pinned))
             } else {
                 return;
             };
-            let n_before = self.unrecorded.len();
-            if !self
-                .sampler
-                .decide_next(trigger, self.now_unix_nano, &mut self.unrecorded)
-            {
+            if !is_any {
                 return;
             }
             self.hold_as_decided(n_before);
@@ -53,6 +55,21 @@ impl<D: Disk> Ingest<D> {
                 );
             }
         }
+    }
+
+    /// Decides traces that keep the first segment; is there one? Late spans may keep it too, until they are recorded.
+    fn decide_first_segment(&mut self, pinned: &Pinned) -> bool {
+        let Some(first_segment) = pinned.first_segment else {
+            return false;
+        };
+        let n_decided = self.sampler.decide_before(
+            (u64::from(first_segment) + 1) << 32,
+            TRACES_PER_RELEASE_MAX.saturating_sub(self.unrecorded.len()),
+            Trigger::Disk,
+            self.now_unix_nano,
+            &mut self.unrecorded,
+        );
+        n_decided > 0
     }
 
     /// What undecided spans keep of the log.

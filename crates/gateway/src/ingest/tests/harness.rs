@@ -252,6 +252,13 @@ impl Sim {
         Sim::open(setup, disk, committed_through, now).expect("what a kill leaves opens")
     }
 
+    /// Sends an export of so many spans and settles; what the sender is told.
+    pub(super) fn send_export(&mut self, body: Vec<u8>, n_spans: u64) -> Result<(), Refusal> {
+        let mut reply = self.request(Signal::Traces, body.into(), n_spans);
+        self.settle();
+        reply.try_recv().expect("a settled export is answered")
+    }
+
     /// Sends an export and settles; what the sender is told.
     pub(super) fn send(&mut self, spans: &[TestSpan]) -> Result<(), Refusal> {
         self.send_body(export(spans), spans.len() as u64)
