@@ -25,7 +25,7 @@ mod recovery;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, mem, sync::Arc};
 
 use bytes::Bytes;
 use otlp::{export::Signal, span::SpanSummary};
@@ -86,8 +86,10 @@ pub(crate) enum Input {
     Tick,
     /// The sync that an effect asked for has ended.
     Synced(Result<(), wal::Error>),
-    /// All tables have committed the releases through this sequence.
+    /// All tables have committed the releases through this sequence, and exporters have sent them.
     Released(i64),
+    /// All tables have committed the releases through this sequence.
+    Stored(i64),
     /// Nothing arrives any more.
     Shutdown,
 }
@@ -118,6 +120,8 @@ pub(crate) struct Settings {
     pub(crate) release_backlog_spans_max: u64,
     pub(crate) shutdown: Shutdown,
     pub(crate) is_request: IsRequest,
+    /// Are there exporters, for which kept spans are listed in the log?
+    pub(crate) is_exporting: bool,
 }
 
 /// The core.
@@ -152,6 +156,8 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     unsynced: VecDeque<(Position, Plan)>,
     /// Recorded, not committed; in order.
     uncommitted: VecDeque<Uncommitted>,
+    /// Storage has committed the releases through this one, exporters may be behind; `i64::MAX` without storage.
+    stored: i64,
     /// What of it is to be stored.
     backlog: Backlog,
     /// Carried forward, and still held at their old places; in order.
@@ -213,6 +219,7 @@ impl<D: Disk> Ingest<D> {
             last_decision: None,
             unsynced: VecDeque::new(),
             uncommitted: VecDeque::new(),
+            stored: 0,
             backlog,
             carrying: VecDeque::new(),
             carrying_holds: Holds::default(),
@@ -251,6 +258,10 @@ impl<D: Disk> Ingest<D> {
                 self.settle(effects);
                 self.commit(sequence);
                 self.delete_committed();
+                self.refresh();
+            }
+            Input::Stored(sequence) => {
+                self.store(sequence);
                 self.refresh();
             }
             Input::Shutdown => {
@@ -364,19 +375,33 @@ impl<D: Disk> Ingest<D> {
         (self.wal.flushed_position(), outcome)
     }
 
-    /// Takes what storage has committed.
+    /// Takes what storage has committed and exporters have sent.
     fn commit(&mut self, sequence: i64) {
-        let (mut n_rows, mut since_unix_nano) = (0_u64, 0);
+        self.store(sequence);
         while let Some(release) = self
             .uncommitted
             .pop_front_if(|release| release.sequence <= sequence)
         {
             self.decided.remove(&release.segments);
-            n_rows = n_rows.saturating_add(release.n_rows);
-            since_unix_nano = release.recorded_unix_nano;
             let committed = u64::try_from(release.sequence).unwrap_or_default();
             metrics::set(&self.metrics.committed_sequence, committed);
         }
+    }
+
+    /// Takes what storage has committed; exporters may need it still.
+    fn store(&mut self, sequence: i64) {
+        let (mut n_rows, mut since_unix_nano) = (0_u64, 0);
+        let first = self
+            .uncommitted
+            .partition_point(|release| release.sequence <= self.stored);
+        for release in self.uncommitted.range_mut(first..) {
+            if release.sequence > sequence {
+                break;
+            }
+            n_rows = n_rows.saturating_add(mem::take(&mut release.n_rows));
+            since_unix_nano = release.recorded_unix_nano;
+        }
+        self.stored = self.stored.max(sequence);
         if n_rows > 0 {
             self.backlog
                 .remove_committed(n_rows, since_unix_nano, self.now_unix_nano);

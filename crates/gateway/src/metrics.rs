@@ -23,7 +23,12 @@ use sampler::{Decided, Decision, LinkCounts, PolicyCounts, Sampler, Stats};
 use tonic::Code;
 use transport::HandshakeFailures;
 
-use crate::status::{Refusal, RefusedReason};
+use crate::{
+    export::Exporting,
+    status::{Refusal, RefusedReason},
+};
+
+pub(crate) use self::text::Text;
 
 /// How an export came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,6 +201,7 @@ pub struct Metrics {
     pub(crate) connections_refused: AtomicU64,
     handshakes_failed: [HandshakeFailures; 2],
     is_unhealthy: AtomicU64,
+    pub(crate) exporting: Exporting,
 }
 
 impl Metrics {

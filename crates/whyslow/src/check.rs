@@ -132,14 +132,7 @@ fn describe(name: &str, loaded: &Loaded) -> String {
             config.sampler.linked_traces.wait
         ));
     }
-    line(format!("  redact    {}", redaction(&config.redact)));
-    line(format!(
-        "  store     Delta tables at {}, committed every {:?} or {}",
-        config.lake.path,
-        config.lake.commit_interval,
-        show::text::bytes(config.lake.commit_bytes)
-    ));
-    line(maintenance(&config.lake.maintenance));
+    destinations(config).into_iter().for_each(&mut line);
     match &config.query {
         Some(query) => line(format!(
             "  query     SQL, /healthz, /readyz and /metrics on http{}://{}{}",
@@ -173,6 +166,36 @@ fn asked(tls: Option<&ServerTls>, auth: Option<&Auth>) -> String {
         write!(out, ", tokens of `{}`", auth.authenticator).ok();
     }
     out
+}
+
+/// What is taken out, and where the rest goes.
+fn destinations(config: &config::Config) -> Vec<String> {
+    let elsewhere = match config.exporters.as_slice() {
+        [] => "",
+        _ if config.is_redacting => "; so for every exporter",
+        _ => "; other backends get spans as they came, because the pipeline has no `redact`",
+    };
+    let mut lines = vec![format!(
+        "  redact    {}{elsewhere}",
+        redaction(&config.redact)
+    )];
+    match &config.lake {
+        Some(lake) => {
+            lines.push(format!(
+                "  store     Delta tables at {}, committed every {:?} or {}",
+                lake.path,
+                lake.commit_interval,
+                show::text::bytes(lake.commit_bytes)
+            ));
+            lines.push(maintenance(&lake.maintenance));
+        }
+        None => lines.push("  store     nothing: the pipeline has no exporter `lake`".to_owned()),
+    }
+    for exporter in &config.exporters {
+        let words = exporter.describe();
+        lines.push(format!("  export    `{}`: {words}", exporter.id));
+    }
+    lines
 }
 
 fn maintenance(maintenance: &config::Maintenance) -> String {
@@ -239,7 +262,7 @@ note: `processors::tail_sampling::policies[0]::probabilistic::sampling_percentag
     fn a_file_that_is_refused_for_something_else_is_read_as_far_as_it_goes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("collector.yaml");
-        std::fs::write(&path, PROCESSORS.replace("EXPORTER", "otlphttp")).unwrap();
+        std::fs::write(&path, PROCESSORS.replace("EXPORTER", "kafka")).unwrap();
         let error = config::load(Some(&path)).unwrap_err();
         let sections = config::review(Some(&path)).unwrap();
         assert_eq!(

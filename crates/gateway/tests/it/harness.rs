@@ -64,7 +64,8 @@ pub(crate) fn start_of(config: Config, folder: &TempDir, now: &Arc<AtomicU64>) -
         folder: None,
         sampler: serde_saphyr::from_str(sampler).unwrap(),
         is_request,
-        committed_through: 0,
+        committed_through: Some(0),
+        exporters: Vec::new(),
         clock: Clock::given(move || now.load(Ordering::SeqCst)),
         progress: Arc::default(),
     }

@@ -105,7 +105,7 @@ pub(super) struct Listeners {
 /// Serves SQL and these answers where the configuration says so.
 pub(super) async fn listen(
     config: &Config,
-    engine: &Arc<query::Engine>,
+    engine: Option<&Arc<query::Engine>>,
     ops: &Ops,
 ) -> anyhow::Result<Listeners> {
     let mut listeners = Listeners {
@@ -113,7 +113,7 @@ pub(super) async fn listen(
         health_addr: None,
         servers: Vec::new(),
     };
-    if let Some(query) = &config.query {
+    if let (Some(query), Some(engine)) = (&config.query, engine) {
         let (tls, auth) = (query.tls.as_ref(), query.auth.as_ref());
         let known = &config.gateway.authenticators;
         let door = Door::open("extensions::query", tls, auth, known, Alpn::Http2OrHttp1)?;
@@ -131,7 +131,7 @@ pub(super) async fn listen(
     if let Some(health) = &config.health_check {
         let listener = bind("extensions::health_check::endpoint", &health.endpoint).await?;
         listeners.health_addr = Some(listener.local_addr()?);
-        let router = health_router(&health.path, ops.clone());
+        let router = health_router(&health.path, config.query.is_none(), ops.clone());
         listeners.servers.push(Server::spawn(listener, router));
     }
     Ok(listeners)
@@ -157,14 +157,20 @@ fn query_router(sql: Router, ops: &Ops) -> Router {
     asked.merge(health.with_state(ops.clone()))
 }
 
-/// The Collector's `health_check` extension: one path.
-fn health_router(path: &str, ops: Ops) -> Router {
+/// The Collector's `health_check` extension. Without SQL it also has the metrics, which have no other place then.
+fn health_router(path: &str, has_metrics: bool, ops: Ops) -> Router {
     let path = if path.starts_with('/') {
         path.to_owned()
     } else {
         format!("/{path}")
     };
-    Router::new().route(&path, get(ready)).with_state(ops)
+    let routes = Router::new().route(&path, get(ready));
+    let routes = if has_metrics && path != "/metrics" {
+        routes.route("/metrics", get(metrics))
+    } else {
+        routes
+    };
+    routes.with_state(ops)
 }
 
 async fn ready(State(ops): State<Ops>) -> Response {
