@@ -1,0 +1,441 @@
+//! The columns of `evidence`, each computed for all pairs at once.
+
+use std::{collections::HashMap, sync::Arc};
+
+use arrow::{
+    array::{
+        ArrayRef, BooleanArray, Date32Array, Float64Array, Int64Array, ListBuilder, RecordBatch,
+        StringArray, StringBuilder, TimestampMicrosecondArray,
+    },
+    datatypes::{DataType, Field},
+};
+use tables::evidence::SPEC;
+
+use super::{
+    KeptRequest, Settings,
+    measure::{Gauge, Total},
+    pairs::{Pair, Pairs, nanos},
+    range::Numbers,
+};
+use crate::{error::Result, throttle};
+
+const NANOS_PER_SECOND: f64 = 1e9;
+const NANOS_PER_DAY: i64 = 86_400_000_000_000;
+
+/// Columns by name, put into the order of the table at the end.
+struct Named(HashMap<&'static str, ArrayRef>);
+
+impl Named {
+    fn put(&mut self, name: &'static str, column: impl arrow::array::Array + 'static) {
+        self.0.insert(name, Arc::new(column));
+    }
+
+    fn finish(mut self) -> RecordBatch {
+        let schema = SPEC.schema();
+        let columns = SPEC
+            .columns
+            .iter()
+            .filter_map(|column| self.0.remove(column.name))
+            .collect();
+        #[expect(
+            clippy::expect_used,
+            reason = "a test builds a batch of every kind of row: names and types are those of the table"
+        )]
+        let batch = RecordBatch::try_new(schema, columns).expect("columns match the table");
+        batch
+    }
+}
+
+/// Rows of `evidence`.
+pub(super) fn build(
+    requests: &[KeptRequest],
+    pairs: &Pairs<'_>,
+    settings: Settings,
+    revision: i64,
+) -> Result<RecordBatch> {
+    let mut named = Named(HashMap::with_capacity(SPEC.columns.len()));
+    put_keys(&mut named, requests, pairs);
+    put_placement(&mut named, pairs);
+    put_method(&mut named, pairs);
+    put_gauges(&mut named, pairs);
+    put_lists(&mut named, pairs);
+    put_counters(&mut named, pairs, nanos(settings.nearest_max));
+    put_baseline(&mut named, pairs);
+    put_peers(&mut named, requests.len(), pairs);
+    put_company(&mut named, requests, pairs, revision);
+    Ok(named.finish())
+}
+
+fn put_keys(named: &mut Named, requests: &[KeptRequest], pairs: &Pairs<'_>) {
+    let request = |pair: &Pair<'_>| &requests[pair.request];
+    let rows = &pairs.rows;
+    named.put(
+        "date",
+        Date32Array::from_iter_values(rows.iter().map(|pair| {
+            i32::try_from(request(pair).start_unix_nano.div_euclid(NANOS_PER_DAY))
+                .unwrap_or_default()
+        })),
+    );
+    named.put(
+        "trace_id",
+        StringArray::from_iter_values(rows.iter().map(|pair| request(pair).trace_id.to_string())),
+    );
+    named.put(
+        "span_id",
+        StringArray::from_iter_values(rows.iter().map(|pair| request(pair).span_id.to_string())),
+    );
+    named.put(
+        "k8s_pod_name",
+        StringArray::from_iter(rows.iter().map(|pair| request(pair).pod.name.as_deref())),
+    );
+    named.put(
+        "k8s_node_name",
+        StringArray::from_iter(rows.iter().map(|pair| {
+            let placed = pair
+                .placement
+                .and_then(|placement| placement.node.as_deref());
+            request(pair).node.as_deref().or(placed)
+        })),
+    );
+    let starts = rows.iter().map(|pair| Some(pair.start.div_euclid(1_000)));
+    named.put(
+        "start_time",
+        TimestampMicrosecondArray::from_iter(starts).with_timezone("UTC"),
+    );
+    named.put(
+        "start_time_unix_nano",
+        Int64Array::from_iter_values(rows.iter().map(|pair| pair.start)),
+    );
+    named.put(
+        "duration_ns",
+        Int64Array::from_iter_values(rows.iter().map(|pair| pair.end - pair.start)),
+    );
+}
+
+fn put_placement(named: &mut Named, pairs: &Pairs<'_>) {
+    let rows = &pairs.rows;
+    let placements = || rows.iter().map(|pair| pair.placement);
+    named.put(
+        "gpu_uuid",
+        StringArray::from_iter(placements().map(|placement| Some(placement?.device.uuid()))),
+    );
+    named.put(
+        "mig_instance",
+        Int64Array::from_iter(
+            placements().map(|placement| placement?.device.mig_instance().map(i64::from)),
+        ),
+    );
+    named.put(
+        "dp_rank",
+        Int64Array::from_iter(placements().map(|placement| placement?.ranks.dp)),
+    );
+    named.put(
+        "pp_rank",
+        Int64Array::from_iter(placements().map(|placement| placement?.ranks.pp)),
+    );
+    named.put(
+        "tp_rank",
+        Int64Array::from_iter(placements().map(|placement| placement?.ranks.tp)),
+    );
+    named.put(
+        "placement_source",
+        StringArray::from_iter(placements().map(|placement| Some(placement?.source.as_str()))),
+    );
+    named.put(
+        "placement_disputed",
+        BooleanArray::from_iter(
+            rows.iter()
+                .map(|pair| pair.placement.map(|_| pair.is_disputed)),
+        ),
+    );
+    named.put(
+        "attribution",
+        StringArray::from_iter_values(rows.iter().map(|pair| pair.attribution.as_str())),
+    );
+    named.put(
+        "missing_link",
+        StringArray::from_iter(rows.iter().map(|pair| Some(pair.missing?.as_str()))),
+    );
+}
+
+fn put_method(named: &mut Named, pairs: &Pairs<'_>) {
+    let rows = &pairs.rows;
+    let sampled = |pair: &&Pair<'_>| !pair.place.is_empty();
+    named.put(
+        "method",
+        StringArray::from_iter(rows.iter().map(|pair| {
+            Some(pair).filter(sampled).map(|pair| {
+                if pair.place.away.is_some() {
+                    "nearest"
+                } else {
+                    "within"
+                }
+            })
+        })),
+    );
+    named.put(
+        "nearest_sample_s",
+        Float64Array::from_iter(
+            rows.iter()
+                .map(|pair| Some(pair.place.away? as f64 / NANOS_PER_SECOND)),
+        ),
+    );
+    named.put(
+        "sample_count",
+        Int64Array::from_iter(rows.iter().map(|pair| {
+            pair.series?;
+            let within = if pair.place.away.is_some() {
+                0
+            } else {
+                pair.place.to - pair.place.from
+            };
+            i64::try_from(within).ok()
+        })),
+    );
+    named.put(
+        "coverage",
+        Float64Array::from_iter(
+            rows.iter()
+                .map(|pair| Some(pair.series?.coverage(pair.start, pair.end))),
+        ),
+    );
+    named.put(
+        "resolution",
+        StringArray::from_iter(rows.iter().map(|pair| {
+            let is_coarse = pair.series?.interval() > pair.end - pair.start;
+            is_coarse.then_some("window_larger_than_request")
+        })),
+    );
+    named.put(
+        "sample_interval_s",
+        Float64Array::from_iter(rows.iter().map(|pair| {
+            Some(pair.series?.interval())
+                .filter(|interval| *interval > 0)
+                .map(|interval| interval as f64 / NANOS_PER_SECOND)
+        })),
+    );
+}
+
+fn put_gauges(named: &mut Named, pairs: &Pairs<'_>) {
+    type Pick = fn(&Numbers) -> Option<f64>;
+    const MEAN: Pick = Numbers::mean;
+    const MIN: Pick = Numbers::min;
+    const MAX: Pick = Numbers::max;
+    let gauges: [(Gauge, &[(&'static str, Pick)]); 10] = [
+        (
+            Gauge::GpuUtil,
+            &[("util_pct_avg", MEAN), ("util_pct_max", MAX)],
+        ),
+        (Gauge::GrEngineActive, &[("gr_engine_active_avg", MEAN)]),
+        (Gauge::SmActive, &[("sm_active_avg", MEAN)]),
+        (Gauge::TensorActive, &[("tensor_active_avg", MEAN)]),
+        (Gauge::DramActive, &[("dram_active_avg", MEAN)]),
+        (
+            Gauge::SmClock,
+            &[("sm_clock_mhz_avg", MEAN), ("sm_clock_mhz_min", MIN)],
+        ),
+        (Gauge::Temperature, &[("temp_c_max", MAX)]),
+        (Gauge::MemoryTemperature, &[("mem_temp_c_max", MAX)]),
+        (Gauge::Power, &[("power_w_avg", MEAN), ("power_w_max", MAX)]),
+        (Gauge::FbUsed, &[("fb_used_mib_max", MAX)]),
+    ];
+    for (gauge, columns) in gauges {
+        let known: Vec<Option<Numbers>> = pairs
+            .rows
+            .iter()
+            .map(|pair| Some(pair.series?.gauge(gauge, pair.place)))
+            .collect();
+        for (name, pick) in columns {
+            named.put(
+                name,
+                Float64Array::from_iter(known.iter().map(|known| pick(known.as_ref()?))),
+            );
+        }
+    }
+    named.put(
+        "thermal_throttle_share",
+        Float64Array::from_iter(
+            pairs
+                .rows
+                .iter()
+                .map(|pair| pair.series?.thermal(pair.place)),
+        ),
+    );
+}
+
+/// A list builder whose items are named and typed as in the table.
+fn texts() -> ListBuilder<StringBuilder> {
+    ListBuilder::new(StringBuilder::new()).with_field(Field::new("element", DataType::Utf8, true))
+}
+
+fn put_lists(named: &mut Named, pairs: &Pairs<'_>) {
+    let (mut reasons, mut xids) = (texts(), texts());
+    for pair in &pairs.rows {
+        let Some(series) = pair.series else {
+            reasons.append_null();
+            xids.append_null();
+            continue;
+        };
+        match series.throttle(pair.place) {
+            Some(mask) => {
+                throttle::reasons(mask).for_each(|reason| reasons.values().append_value(reason));
+                reasons.append(true);
+            }
+            None => reasons.append_null(),
+        }
+        for xid in series.xids(pair.start, pair.end) {
+            xids.values().append_value(xid.code.to_string());
+        }
+        xids.append(true);
+    }
+    named.put("throttle_reasons", reasons.finish());
+    named.put("xids", xids.finish());
+}
+
+fn put_counters(named: &mut Named, pairs: &Pairs<'_>, away_max: i64) {
+    let columns = [
+        (Total::Energy, "energy_j", 1.0),
+        (
+            Total::ThermalThrottle,
+            "thermal_throttle_s",
+            NANOS_PER_SECOND,
+        ),
+        (Total::PowerThrottle, "power_throttle_s", NANOS_PER_SECOND),
+        (Total::EccDbe, "ecc_dbe", 1.0),
+        (Total::PcieReplay, "pcie_replays", 1.0),
+        (Total::NvlinkErrors, "nvlink_errors", 1.0),
+    ];
+    let mut windows: Vec<Option<i64>> = vec![None; pairs.rows.len()];
+    let mut restarts: Vec<Option<bool>> = vec![None; pairs.rows.len()];
+    for (total, name, divisor) in columns {
+        let column = pairs.rows.iter().zip(&mut windows).zip(&mut restarts).map(
+            |((pair, window), restart)| {
+                let (grown, length) = pair.series?.growth(total, pair.start, pair.end, away_max)?;
+                *window = Some(length);
+                *restart = Some(restart.unwrap_or(false) || !grown.is_whole);
+                Some(grown.amount / divisor)
+            },
+        );
+        named.put(name, Float64Array::from_iter(column));
+    }
+    named.put(
+        "counter_window_s",
+        Float64Array::from_iter(
+            windows
+                .iter()
+                .map(|window| Some((*window)? as f64 / NANOS_PER_SECOND)),
+        ),
+    );
+    named.put("counter_restart", BooleanArray::from_iter(restarts));
+}
+
+fn put_baseline(named: &mut Named, pairs: &Pairs<'_>) {
+    let rows = &pairs.rows;
+    named.put(
+        "baseline_sm_clock_mhz",
+        Float64Array::from_iter(
+            rows.iter()
+                .map(|pair| pair.series?.busy_clock(pair.baseline).mean()),
+        ),
+    );
+    for (gauge, name) in [
+        (Gauge::GpuUtil, "baseline_util_pct"),
+        (Gauge::Power, "baseline_power_w"),
+        (Gauge::Temperature, "baseline_temp_c"),
+    ] {
+        named.put(
+            name,
+            Float64Array::from_iter(
+                rows.iter()
+                    .map(|pair| pair.series?.gauge(gauge, pair.baseline).mean()),
+            ),
+        );
+    }
+    named.put(
+        "baseline_sample_count",
+        Int64Array::from_iter(rows.iter().map(|pair| {
+            pair.series?;
+            i64::try_from(pair.baseline.to - pair.baseline.from).ok()
+        })),
+    );
+}
+
+/// What the other devices of the same request did: in a tensor-parallel group all run every step, and the slowest
+/// holds up the rest.
+fn put_peers(named: &mut Named, n_requests: usize, pairs: &Pairs<'_>) {
+    let own: Vec<Option<f64>> = pairs
+        .rows
+        .iter()
+        .map(|pair| pair.series?.gauge(Gauge::SmClock, pair.place).mean())
+        .collect();
+    let mut all = vec![(0.0, 0_i64); n_requests];
+    for (pair, clock) in pairs.rows.iter().zip(&own) {
+        if let Some(clock) = clock {
+            let (sum, n) = &mut all[pair.request];
+            *sum += clock;
+            *n += 1;
+        }
+    }
+    let others = pairs.rows.iter().zip(&own).map(|(pair, own)| {
+        let (sum, n) = all[pair.request];
+        match own {
+            Some(own) => (sum - own, n - 1),
+            None => (sum, n),
+        }
+    });
+    let others: Vec<(f64, i64)> = others.collect();
+    named.put(
+        "peers_sm_clock_mhz_avg",
+        Float64Array::from_iter(
+            others
+                .iter()
+                .map(|(sum, n)| (*n > 0).then(|| sum / *n as f64)),
+        ),
+    );
+    named.put(
+        "peer_count",
+        Int64Array::from_iter(
+            pairs
+                .rows
+                .iter()
+                .zip(&others)
+                .map(|(pair, (_, n))| pair.placement.map(|_| *n)),
+        ),
+    );
+}
+
+fn put_company(named: &mut Named, requests: &[KeptRequest], pairs: &Pairs<'_>, revision: i64) {
+    let rows = &pairs.rows;
+    let count = |count: usize| i64::try_from(count).ok();
+    named.put(
+        "other_request_count",
+        Int64Array::from_iter(
+            rows.iter()
+                .map(|pair| pair.n_other_requests.and_then(count)),
+        ),
+    );
+    named.put(
+        "other_pod_count",
+        Int64Array::from_iter(
+            rows.iter()
+                .map(|pair| pair.placement.and_then(|_| count(pair.n_other_pods))),
+        ),
+    );
+    // Where no device is known there is nothing to wait for.
+    named.put(
+        "complete",
+        BooleanArray::from_iter(rows.iter().map(|pair| {
+            let end = requests[pair.request].end_unix_nano;
+            Some(
+                pair.placement.is_none()
+                    || pair
+                        .series
+                        .is_some_and(|series| series.last_time() >= Some(end)),
+            )
+        })),
+    );
+    named.put(
+        "revision",
+        Int64Array::from_iter_values(std::iter::repeat_n(revision, rows.len())),
+    );
+}

@@ -1,0 +1,153 @@
+//! Samples, placements and requests out of short descriptions.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray},
+    datatypes::{Float64Type, Int64Type},
+};
+use otlp::{SpanId, TraceId};
+
+use crate::join::{
+    KeptRequest,
+    measure::{Gauge, Total},
+};
+use crate::{Device, Placement, Pod, Ranks, Source};
+
+/// One row of samples; what is not named is NULL.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sample {
+    pub(super) uuid: String,
+    pub(super) mig: Option<i64>,
+    pub(super) at: i64,
+    pub(super) util: Option<f64>,
+    pub(super) clock: Option<f64>,
+    pub(super) power: Option<f64>,
+    pub(super) energy: Option<f64>,
+    pub(super) mask: Option<i64>,
+    pub(super) xid: Option<i64>,
+}
+
+/// A batch with the columns that the join reads.
+pub(super) fn batch(samples: &[Sample]) -> RecordBatch {
+    let floats = |pick: &dyn Fn(&Sample) -> Option<f64>| -> ArrayRef {
+        Arc::new(Float64Array::from_iter(samples.iter().map(pick)))
+    };
+    let ints = |pick: &dyn Fn(&Sample) -> Option<i64>| -> ArrayRef {
+        Arc::new(Int64Array::from_iter(samples.iter().map(pick)))
+    };
+    let mut columns: Vec<(&str, ArrayRef)> = vec![
+        (
+            "gpu_uuid",
+            Arc::new(StringArray::from_iter_values(
+                samples.iter().map(|sample| &sample.uuid),
+            )),
+        ),
+        ("mig_instance", ints(&|sample| sample.mig)),
+        ("time_unix_nano", ints(&|sample| Some(sample.at))),
+        ("throttle_mask", ints(&|sample| sample.mask)),
+        ("xid_last", ints(&|sample| sample.xid)),
+    ];
+    for gauge in Gauge::ALL {
+        columns.push((
+            gauge.column(),
+            match gauge {
+                Gauge::GpuUtil => floats(&|sample| sample.util),
+                Gauge::SmClock => floats(&|sample| sample.clock),
+                Gauge::Power => floats(&|sample| sample.power),
+                _ => floats(&|_| None),
+            },
+        ));
+    }
+    for total in Total::ALL {
+        columns.push((
+            total.column(),
+            match total {
+                Total::Energy => floats(&|sample| sample.energy),
+                _ => floats(&|_| None),
+            },
+        ));
+    }
+    let nullable = columns
+        .into_iter()
+        .map(|(name, column)| (name, column, true));
+    RecordBatch::try_from_iter_with_nullable(nullable).expect("columns of one length")
+}
+
+pub(super) fn uuid(number: u32) -> String {
+    format!("GPU-{number:08x}")
+}
+
+pub(super) fn pod(name: &str) -> Pod {
+    Pod {
+        namespace: Some("ns".into()),
+        name: Some(name.into()),
+        ..Pod::default()
+    }
+}
+
+pub(super) fn placement(name: &str, number: u32, from: i64, to: Option<i64>) -> Placement {
+    Placement {
+        device: Device::parse(&uuid(number), None).expect("a device"),
+        pod: pod(name),
+        container: None,
+        node: Some("node-1".into()),
+        ranks: Ranks::default(),
+        valid_from_unix_nano: from,
+        valid_to_unix_nano: to,
+        source: Source::PodResources,
+    }
+}
+
+/// Request number `number` on a pod; the engine is the pod.
+pub(super) fn request(number: u64, name: &str, start: i64, end: i64) -> KeptRequest {
+    let id = [[0; 8], (number + 1).to_be_bytes()].concat();
+    KeptRequest {
+        trace_id: TraceId::from_slice(&id).expect("a trace id"),
+        span_id: SpanId::from_slice(&(number + 1).to_be_bytes()).expect("a span id"),
+        pod: pod(name),
+        node: Some("node-1".into()),
+        engine: Some(name.into()),
+        start_unix_nano: start,
+        end_unix_nano: end,
+    }
+}
+
+pub(super) fn floats(batch: &RecordBatch, name: &str) -> Vec<Option<f64>> {
+    batch
+        .column_by_name(name)
+        .expect(name)
+        .as_primitive::<Float64Type>()
+        .iter()
+        .collect()
+}
+
+pub(super) fn ints(batch: &RecordBatch, name: &str) -> Vec<Option<i64>> {
+    batch
+        .column_by_name(name)
+        .expect(name)
+        .as_primitive::<Int64Type>()
+        .iter()
+        .collect()
+}
+
+pub(super) fn texts(batch: &RecordBatch, name: &str) -> Vec<Option<String>> {
+    let column = batch.column_by_name(name).expect(name).as_string::<i32>();
+    column.iter().map(|text| text.map(str::to_owned)).collect()
+}
+
+/// The items of each list, joined by commas.
+pub(super) fn lists(batch: &RecordBatch, name: &str) -> Vec<Option<String>> {
+    let column = batch.column_by_name(name).expect(name).as_list::<i32>();
+    let join = |items: ArrayRef| {
+        items
+            .as_string::<i32>()
+            .iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(",")
+    };
+    (0..column.len())
+        .map(|row| column.is_valid(row).then(|| join(column.value(row))))
+        .collect()
+}
