@@ -19,7 +19,7 @@ mod range;
 mod series;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

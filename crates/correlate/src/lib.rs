@@ -22,6 +22,7 @@ mod batch;
 mod device;
 mod placement;
 
+mod explain;
 mod join;
 mod throttle;
 
@@ -29,6 +30,11 @@ pub use batch::{ShareMethod, share};
 pub use device::Device;
 pub use engine::is_request_span;
 pub use error::{Error, Result};
+pub use explain::{
+    Cause, Cohort, Course, DeviceFact, EngineFact, EngineSample, Explanation, Fact, Facts, Hop,
+    Hypothesis, Link, Neighbour, Part, Phase, PhaseTime, Role, SpanFact, Standing, Strength,
+    explain,
+};
 pub use join::{KeptRequest, SampleIndex, Settings, Traffic, engine_key, evidence};
 pub use placement::{Held, MissingLink, Observed, Placement, Placements, Pod, Ranks, Source};
 pub use request::request;

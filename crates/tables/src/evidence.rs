@@ -98,6 +98,12 @@ const COLUMNS: &[Column] = &[
     Column::new("throttle_reasons", TextList, "Clock event reasons that any of the samples had.").source("gpu_samples"),
     gauge("thermal_throttle_share", "", "Share of the samples with a thermal reason, 0 to 1."),
     Column::new("xids", TextList, "XID errors that appeared between the samples around the request.").source("gpu_samples"),
+    Column::new(
+        "xids_before",
+        TextList,
+        "XID errors that appeared in the minute before the request.",
+    )
+    .source("gpu_samples"),
     gauge("energy_j", "J", "Energy of the device between the samples around the request."),
     gauge("thermal_throttle_s", "s", "Time throttled by heat between the samples around the request."),
     gauge("power_throttle_s", "s", "Time throttled by power between the samples around the request."),

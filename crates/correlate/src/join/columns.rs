@@ -20,6 +20,7 @@ use super::{
 use crate::{error::Result, throttle};
 
 const NANOS_PER_SECOND: f64 = 1e9;
+const NANOS_PER_MINUTE: i64 = 60_000_000_000;
 const NANOS_PER_DAY: i64 = 86_400_000_000_000;
 
 /// Columns by name, put into the order of the table at the end.
@@ -269,11 +270,12 @@ fn texts() -> ListBuilder<StringBuilder> {
 }
 
 fn put_lists(named: &mut Named, pairs: &Pairs<'_>) {
-    let (mut reasons, mut xids) = (texts(), texts());
+    let (mut reasons, mut xids, mut before) = (texts(), texts(), texts());
     for pair in &pairs.rows {
         let Some(series) = pair.series else {
             reasons.append_null();
             xids.append_null();
+            before.append_null();
             continue;
         };
         match series.throttle(pair.place) {
@@ -287,9 +289,18 @@ fn put_lists(named: &mut Named, pairs: &Pairs<'_>) {
             xids.values().append_value(xid.code.to_string());
         }
         xids.append(true);
+        // Those within are not there again.
+        let minute = pair.start.saturating_sub(NANOS_PER_MINUTE);
+        for xid in series.xids(minute, pair.start) {
+            if xid.until <= pair.start {
+                before.values().append_value(xid.code.to_string());
+            }
+        }
+        before.append(true);
     }
     named.put("throttle_reasons", reasons.finish());
     named.put("xids", xids.finish());
+    named.put("xids_before", before.finish());
 }
 
 fn put_counters(named: &mut Named, pairs: &Pairs<'_>, away_max: i64) {

@@ -2,4 +2,4 @@
 
 mod cases;
 mod naive;
-mod support;
+pub(crate) mod support;

@@ -140,6 +140,12 @@ impl Faults {
         self.0.iter().find(is_on).map(|(_, _, to)| *to)
     }
 
+    /// Which of its kind is on at this moment, from 0 in the order of the configuration.
+    pub(super) fn number(&self, kind: FaultKind, at: u64) -> Option<usize> {
+        let mut same = self.0.iter().filter(|(other, ..)| *other == kind);
+        same.position(|(_, from, to)| *from <= at && at < *to)
+    }
+
     /// When it began first.
     pub(super) fn first(&self, kind: FaultKind) -> Option<u64> {
         self.0

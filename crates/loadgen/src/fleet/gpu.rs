@@ -16,8 +16,8 @@ pub(super) const SLOW_CLOCK_MHZ: f64 = 1_035.0;
 const THERMAL_MASK: u64 = 0x8 | 0x40;
 const BRAKE_MASK: u64 = 0x8 | 0x80;
 
-/// Contained memory error.
-const XID: u32 = 94;
+/// Errors that need a reset of the GPU or of the application, one after the other: the same code again would not show.
+const XIDS: [u32; 5] = [94, 95, 48, 119, 46];
 
 /// A pod held a GPU in this time, in nanoseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,8 +133,8 @@ impl Gpus {
             gpu.temp_c += (heat - gpu.temp_c) * 0.5;
             gpu.power_w = (100.0 + 430.0 * share * if is_braked { 0.5 } else { 1.0 }) * noise;
             gpu.energy_j += gpu.power_w;
-            if is_slow(Cause::Xid) {
-                gpu.xid = XID;
+            if is_first && let Some(number) = faults.number(FaultKind::Slow(Cause::Xid), was) {
+                gpu.xid = XIDS[number % XIDS.len()];
             }
             let is_linked = number < GPUS_PER_REPLICA && faults.is_slow(Cause::NvlinkSlow, was);
             gpu.nvlink_errors += if is_linked { 3 } else { 0 };

@@ -16,20 +16,21 @@ use crate::{Device, Placement, Pod, Ranks, Source};
 
 /// One row of samples; what is not named is NULL.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sample {
-    pub(super) uuid: String,
-    pub(super) mig: Option<i64>,
-    pub(super) at: i64,
-    pub(super) util: Option<f64>,
-    pub(super) clock: Option<f64>,
-    pub(super) power: Option<f64>,
-    pub(super) energy: Option<f64>,
-    pub(super) mask: Option<i64>,
-    pub(super) xid: Option<i64>,
+pub(crate) struct Sample {
+    pub(crate) uuid: String,
+    pub(crate) mig: Option<i64>,
+    pub(crate) at: i64,
+    pub(crate) util: Option<f64>,
+    pub(crate) clock: Option<f64>,
+    pub(crate) power: Option<f64>,
+    pub(crate) energy: Option<f64>,
+    pub(crate) mask: Option<i64>,
+    pub(crate) xid: Option<i64>,
+    pub(crate) nvlink_errors: Option<f64>,
 }
 
 /// A batch with the columns that the join reads.
-pub(super) fn batch(samples: &[Sample]) -> RecordBatch {
+pub(crate) fn batch(samples: &[Sample]) -> RecordBatch {
     let floats = |pick: &dyn Fn(&Sample) -> Option<f64>| -> ArrayRef {
         Arc::new(Float64Array::from_iter(samples.iter().map(pick)))
     };
@@ -64,6 +65,7 @@ pub(super) fn batch(samples: &[Sample]) -> RecordBatch {
             total.column(),
             match total {
                 Total::Energy => floats(&|sample| sample.energy),
+                Total::NvlinkErrors => floats(&|sample| sample.nvlink_errors),
                 _ => floats(&|_| None),
             },
         ));
@@ -74,11 +76,11 @@ pub(super) fn batch(samples: &[Sample]) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(nullable).expect("columns of one length")
 }
 
-pub(super) fn uuid(number: u32) -> String {
+pub(crate) fn uuid(number: u32) -> String {
     format!("GPU-{number:08x}")
 }
 
-pub(super) fn pod(name: &str) -> Pod {
+pub(crate) fn pod(name: &str) -> Pod {
     Pod {
         namespace: Some("ns".into()),
         name: Some(name.into()),
@@ -86,7 +88,7 @@ pub(super) fn pod(name: &str) -> Pod {
     }
 }
 
-pub(super) fn placement(name: &str, number: u32, from: i64, to: Option<i64>) -> Placement {
+pub(crate) fn placement(name: &str, number: u32, from: i64, to: Option<i64>) -> Placement {
     Placement {
         device: Device::parse(&uuid(number), None).expect("a device"),
         pod: pod(name),
@@ -100,7 +102,7 @@ pub(super) fn placement(name: &str, number: u32, from: i64, to: Option<i64>) -> 
 }
 
 /// Request number `number` on a pod; the engine is the pod.
-pub(super) fn request(number: u64, name: &str, start: i64, end: i64) -> KeptRequest {
+pub(crate) fn request(number: u64, name: &str, start: i64, end: i64) -> KeptRequest {
     let id = [[0; 8], (number + 1).to_be_bytes()].concat();
     KeptRequest {
         trace_id: TraceId::from_slice(&id).expect("a trace id"),
@@ -113,7 +115,7 @@ pub(super) fn request(number: u64, name: &str, start: i64, end: i64) -> KeptRequ
     }
 }
 
-pub(super) fn floats(batch: &RecordBatch, name: &str) -> Vec<Option<f64>> {
+pub(crate) fn floats(batch: &RecordBatch, name: &str) -> Vec<Option<f64>> {
     batch
         .column_by_name(name)
         .expect(name)
@@ -122,7 +124,7 @@ pub(super) fn floats(batch: &RecordBatch, name: &str) -> Vec<Option<f64>> {
         .collect()
 }
 
-pub(super) fn ints(batch: &RecordBatch, name: &str) -> Vec<Option<i64>> {
+pub(crate) fn ints(batch: &RecordBatch, name: &str) -> Vec<Option<i64>> {
     batch
         .column_by_name(name)
         .expect(name)
@@ -131,13 +133,13 @@ pub(super) fn ints(batch: &RecordBatch, name: &str) -> Vec<Option<i64>> {
         .collect()
 }
 
-pub(super) fn texts(batch: &RecordBatch, name: &str) -> Vec<Option<String>> {
+pub(crate) fn texts(batch: &RecordBatch, name: &str) -> Vec<Option<String>> {
     let column = batch.column_by_name(name).expect(name).as_string::<i32>();
     column.iter().map(|text| text.map(str::to_owned)).collect()
 }
 
 /// The items of each list, joined by commas.
-pub(super) fn lists(batch: &RecordBatch, name: &str) -> Vec<Option<String>> {
+pub(crate) fn lists(batch: &RecordBatch, name: &str) -> Vec<Option<String>> {
     let column = batch.column_by_name(name).expect(name).as_list::<i32>();
     let join = |items: ArrayRef| {
         items
