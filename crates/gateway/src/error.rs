@@ -17,6 +17,9 @@ pub enum Error {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// `tls` or `auth` of a receiver cannot be used.
+    #[error(transparent)]
+    Door(transport::Error),
     /// A listener cannot be opened.
     #[error("cannot listen on `{endpoint}` (set by `{key}`)")]
     Bind {

@@ -17,18 +17,19 @@ use tokio::{
     task,
     time::MissedTickBehavior,
 };
+use transport::{Alpn, Door};
 use wal::{RealDisk, SyncHandle, Wal};
 
 use crate::{
     admission::{Budget, Gate},
     clock::Clock,
     config::{self, Config},
-    connection::Protocol,
+    connection::{Protocol, Service},
     error::{Error, Result},
     grpc::GrpcReceiver,
     http::HttpReceiver,
     ingest::{Ingest, Input, IsRequest, Settings},
-    metrics::Metrics,
+    metrics::{Metrics, Transport},
     progress::Progress,
     receive::Edge,
     record::{EXPORT_HEADER_BYTES, SpanWindow},
@@ -286,20 +287,31 @@ fn spawn_release(
     threads::spawn("release", Arc::clone(gate), work).map(drop)
 }
 
-/// The bound sockets.
+/// The bound sockets, and what is asked at each.
 struct Listeners {
-    grpc: Option<Listener>,
-    http: Option<Listener>,
+    grpc: Option<(Listener, Door)>,
+    http: Option<(Listener, Door)>,
 }
 
 async fn bind(config: &Config) -> Result<Listeners> {
     let protocols = &config.otlp.protocols;
+    let known = &config.authenticators;
     let grpc = match &protocols.grpc {
-        Some(grpc) => Some(Listener::bind(config::GRPC_ENDPOINT_KEY, &grpc.endpoint).await?),
+        Some(grpc) => {
+            let (tls, auth) = (grpc.tls.as_ref(), grpc.auth.as_ref());
+            let door = Door::open(config::GRPC_KEY, tls, auth, known, Alpn::Http2);
+            let listener = Listener::bind(config::GRPC_ENDPOINT_KEY, &grpc.endpoint);
+            Some((listener.await?, door.map_err(Error::Door)?))
+        }
         None => None,
     };
     let http = match &protocols.http {
-        Some(http) => Some(Listener::bind(config::HTTP_ENDPOINT_KEY, &http.endpoint).await?),
+        Some(http) => {
+            let (tls, auth) = (http.tls.as_ref(), http.auth.as_ref());
+            let door = Door::open(config::HTTP_KEY, tls, auth, known, Alpn::Http1);
+            let listener = Listener::bind(config::HTTP_ENDPOINT_KEY, &http.endpoint);
+            Some((listener.await?, door.map_err(Error::Door)?))
+        }
         None => None,
     };
     Ok(Listeners { grpc, http })
@@ -307,7 +319,9 @@ async fn bind(config: &Config) -> Result<Listeners> {
 
 impl Listeners {
     fn addrs(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
-        let addr = |listener: &Option<Listener>| listener.as_ref().map(|listener| listener.addr);
+        let addr = |listener: &Option<(Listener, Door)>| {
+            listener.as_ref().map(|(listener, _)| listener.addr)
+        };
         (addr(&self.grpc), addr(&self.http))
     }
 
@@ -323,19 +337,30 @@ impl Listeners {
             grace: config.intake.shutdown_timeout,
         };
         let mut servers = Vec::new();
-        if let (Some(listener), Some(grpc)) = (self.grpc, &config.otlp.protocols.grpc) {
-            let receiver = GrpcReceiver::new(Arc::clone(edge), grpc.limit_bytes(), body_timeout);
-            let (router, metrics) = (receiver.router(), Arc::clone(&edge.metrics));
-            let protocol = Protocol::of_grpc(grpc);
-            let serving = listener.serve(protocol, router, stopping.clone(), limits, metrics);
+        let mut spawn = |listener: Listener, transport, service| {
+            let (stop, metrics) = (stopping.clone(), Arc::clone(&edge.metrics));
+            let serving = listener.serve(transport, service, stop, limits, metrics);
             servers.push(task::spawn(serving));
+        };
+        if let (Some((listener, door)), Some(grpc)) = (self.grpc, &config.otlp.protocols.grpc) {
+            let (tls, limit_bytes) = (door.tls.clone(), grpc.limit_bytes());
+            let receiver = GrpcReceiver::new(Arc::clone(edge), door, limit_bytes, body_timeout);
+            let service = Service {
+                protocol: Protocol::of_grpc(grpc),
+                tls,
+                router: receiver.router(),
+            };
+            spawn(listener, Transport::Grpc, service);
         }
-        if let (Some(listener), Some(http)) = (self.http, &config.otlp.protocols.http) {
-            let receiver = HttpReceiver::new(Arc::clone(edge), http, body_timeout);
-            let (router, metrics) = (receiver.router(), Arc::clone(&edge.metrics));
-            let protocol = Protocol::of_http(http);
-            let serving = listener.serve(protocol, router, stopping.clone(), limits, metrics);
-            servers.push(task::spawn(serving));
+        if let (Some((listener, door)), Some(http)) = (self.http, &config.otlp.protocols.http) {
+            let tls = door.tls.clone();
+            let receiver = HttpReceiver::new(Arc::clone(edge), door, http, body_timeout);
+            let service = Service {
+                protocol: Protocol::of_http(http),
+                tls,
+                router: receiver.router(),
+            };
+            spawn(listener, Transport::Http, service);
         }
         servers
     }

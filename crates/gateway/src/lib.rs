@@ -4,7 +4,7 @@
 //! The route, in the order of the modules: `server` accepts connections and `connection` serves each, `grpc` and `http` read bodies
 //! (`body`, `admission`) into the shared edge (`receive`), which checks them and hands them to the intake
 //! core (`ingest`). The core appends, acknowledges, indexes, decides; `release` reads decided traces back
-//! from the log. `status` says what a sender is told, `record` what the log holds, `metrics` what
+//! from the log. [`scrape`] says what is scraped, and when; nothing runs it yet. `status` says what a sender is told, `record` what the log holds, `metrics` what
 //! operators see.
 //!
 //! It does not know Delta or SQL, and not what a request span is: that is given as [`IsRequest`].
@@ -35,6 +35,8 @@ mod threads;
 
 #[cfg(feature = "testing")]
 pub mod testing;
+
+pub mod scrape;
 
 mod clock;
 mod config;

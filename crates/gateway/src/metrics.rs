@@ -19,8 +19,9 @@ use std::{
 };
 
 use otlp::export::{Checked, Signal};
-use sampler::{Decided, Decision, PolicyCounts, Sampler, Stats};
+use sampler::{Decided, Decision, LinkCounts, PolicyCounts, Sampler, Stats};
 use tonic::Code;
+use transport::HandshakeFailures;
 
 use crate::status::{Refusal, RefusedReason};
 
@@ -151,6 +152,15 @@ impl AmountCell {
     }
 }
 
+/// Why a link to a kept trace may not have kept a trace, and its part of the sampler's counts.
+type LinkMissed = (&'static str, fn(&LinkCounts) -> u64);
+
+const LINKS_MISSED: [LinkMissed; 3] = [
+    ("unresolved", |counts| counts.n_unresolved),
+    ("late", |counts| counts.n_late),
+    ("over_limit", |counts| counts.n_over_limit),
+];
+
 /// Decided traces by decision, policy and trigger.
 type DecidedKey = (&'static str, Option<Arc<str>>, &'static str);
 
@@ -181,8 +191,10 @@ pub struct Metrics {
     pub(crate) segments_deleted: AtomicU64,
     pub(crate) spans_carried: AtomicU64,
     pub(crate) sampler_heap_bytes: AtomicU64,
+    links_missed: [AtomicU64; LINKS_MISSED.len()],
     pub(crate) connections: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
+    handshakes_failed: [HandshakeFailures; 2],
     is_unhealthy: AtomicU64,
 }
 
@@ -239,6 +251,11 @@ impl Metrics {
             &self.exports[transport as usize][signal_idx(signal)][code as usize],
             1,
         );
+    }
+
+    /// Failed TLS handshakes of one listener.
+    pub(crate) fn handshakes_failed(&self, transport: Transport) -> &HandshakeFailures {
+        &self.handshakes_failed[transport as usize]
     }
 
     pub(crate) fn count_checked(&self, signal: Signal, checked: &Checked) {
@@ -333,6 +350,9 @@ impl Metrics {
         }
         self.pending.set(pending);
         set(&self.sampler_heap_bytes, stats.heap_bytes);
+        for ((_, count), cell) in LINKS_MISSED.iter().zip(&self.links_missed) {
+            set(cell, count(&stats.links));
+        }
     }
 
     pub(crate) fn set_unhealthy(&self) {

@@ -5,6 +5,8 @@ mod policy;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use transport::{Auth, ServerTls};
+
 use crate::config::{self, Loaded, Reviewed, Warning};
 use crate::show;
 
@@ -89,15 +91,18 @@ fn describe(name: &str, loaded: &Loaded) -> String {
     line(format!("{name} is valid. It would run:"));
     if let Some(grpc) = &protocols.grpc {
         line(format!(
-            "  receive   OTLP/gRPC on {}, messages up to {} MiB",
-            grpc.endpoint, grpc.max_recv_msg_size_mib
+            "  receive   OTLP/gRPC on {}, messages up to {} MiB{}",
+            grpc.endpoint,
+            grpc.max_recv_msg_size_mib,
+            asked(grpc.tls.as_ref(), grpc.auth.as_ref())
         ));
     }
     if let Some(http) = &protocols.http {
         line(format!(
-            "  receive   OTLP/HTTP on {}, bodies up to {}",
+            "  receive   OTLP/HTTP on {}, bodies up to {}{}",
             http.endpoint,
-            show::text::bytes(http.max_request_body_size)
+            show::text::bytes(http.max_request_body_size),
+            asked(http.tls.as_ref(), http.auth.as_ref())
         ));
     }
     line(format!(
@@ -106,7 +111,10 @@ fn describe(name: &str, loaded: &Loaded) -> String {
         config.gateway.intake.sync_interval,
         show::text::bytes(config.gateway.intake.log_bytes_max)
     ));
-    line(format!("  decide    {}", waits(&config.sampler)));
+    line(format!("  decide    {}", policy::waits(&config.sampler)));
+    for exception in policy::exceptions(&config.sampler) {
+        line(format!("            {exception}"));
+    }
     for policy in &config.sampler.policies {
         let verb = match policy.policy_type {
             sampler::PolicyType::Drop(_) => "drop",
@@ -116,6 +124,12 @@ fn describe(name: &str, loaded: &Loaded) -> String {
             "            {verb} by `{}`: {}",
             policy.name,
             policy::describe(&policy.policy_type)
+        ));
+    }
+    if config.sampler.follows_links() {
+        line(format!(
+            "            keep what links to a trace kept by a policy, waiting for it up to {:?}",
+            config.sampler.linked_traces.wait
         ));
     }
     line(format!("  redact    {}", redaction(&config.redact)));
@@ -128,8 +142,10 @@ fn describe(name: &str, loaded: &Loaded) -> String {
     line(maintenance(&config.lake.maintenance));
     match &config.query {
         Some(query) => line(format!(
-            "  query     SQL, /healthz, /readyz and /metrics on http://{}",
-            query.endpoint
+            "  query     SQL, /healthz, /readyz and /metrics on http{}://{}{}",
+            query.tls.as_ref().map_or("", |_| "s"),
+            query.endpoint,
+            asked(query.tls.as_ref(), query.auth.as_ref())
         )),
         None => {
             line("  query     off: the extension `query` is not in `service.extensions`".to_owned())
@@ -144,21 +160,30 @@ fn describe(name: &str, loaded: &Loaded) -> String {
     out
 }
 
+/// What must be proved at a listener.
+fn asked(tls: Option<&ServerTls>, auth: Option<&Auth>) -> String {
+    let mut out = String::new();
+    match tls {
+        None => {}
+        Some(tls) if tls.client_ca_file.is_empty() => out.push_str(", TLS"),
+        Some(_) => out.push_str(", TLS with clients' certificates"),
+    }
+    if let Some(auth) = auth {
+        // Writing to a `String` cannot fail.
+        write!(out, ", tokens of `{}`", auth.authenticator).ok();
+    }
+    out
+}
+
 fn maintenance(maintenance: &config::Maintenance) -> String {
     let when = if maintenance.interval.is_zero() {
         "only by `whyslow maintain`".to_owned()
     } else {
         format!("every {:?}", maintenance.interval)
     };
-    let days = maintenance.retention_days;
-    let kept = [
-        ("spans", days.spans),
-        ("traces", days.traces),
-        ("requests", days.requests),
-    ]
-    .map(|(table, days)| match days {
-        0 => format!("{table} for ever"),
-        days => format!("{table} {}", show::text::counted(days.into(), "day")),
+    let kept = tables::all().map(|spec| match maintenance.retention_days.of(spec) {
+        None => format!("{} for ever", spec.name),
+        Some(days) => format!("{} {}", spec.name, show::text::counted(days.into(), "day")),
     });
     format!("  maintain  {when}; keep {}", kept.join(", "))
 }
@@ -174,18 +199,6 @@ fn redaction(redact: &tables::redact::Config) -> String {
             format!("values cut at {max} bytes")
         });
     format!("{content}, {cut}")
-}
-
-fn waits(sampler: &sampler::Config) -> String {
-    let mut out = format!("{:?} after a trace's first span", sampler.decision_wait);
-    if let Some(wait) = sampler
-        .decision_wait_after_root_received
-        .filter(|wait| !wait.is_zero())
-    {
-        // Writing to a `String` cannot fail.
-        write!(out, ", or {wait:?} after its root").ok();
-    }
-    out
 }
 
 #[cfg(test)]

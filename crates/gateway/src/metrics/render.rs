@@ -7,7 +7,8 @@ use tonic::Code;
 
 use crate::{
     metrics::{
-        Amount, DECISIONS, LossReason, Metrics, SIGNALS, Transport, load, signal_idx, text::Text,
+        Amount, DECISIONS, LINKS_MISSED, LossReason, Metrics, SIGNALS, Transport, load, signal_idx,
+        text::Text,
     },
     status::RefusedReason,
 };
@@ -77,6 +78,19 @@ impl Metrics {
             "Connections closed at once, because there were too many.",
             load(&self.connections_refused),
         );
+        text.counter(
+            "gateway_handshakes_failed_total",
+            "TLS handshakes of senders that came to nothing.",
+        );
+        for transport in Transport::ALL {
+            for (reason, n_handshakes) in self.handshakes_failed(transport).counts() {
+                let labels = [
+                    ("transport", transport.as_str()),
+                    ("reason", reason.as_str()),
+                ];
+                text.sample("gateway_handshakes_failed_total", &labels, n_handshakes);
+            }
+        }
         text.single_counter(
             "gateway_body_bytes_total",
             "Bytes of accepted export requests, uncompressed protobuf.",
@@ -174,6 +188,14 @@ impl Metrics {
             text.sample("sampler_traces_decided_total", &labels, *n_traces);
         }
         drop(traces);
+        text.counter(
+            "sampler_links_missed_total",
+            "Links that may have been to a kept trace and kept nothing: of a trace not sampled before the other was decided (unresolved), of a late span (late), or too many in one trace (over_limit).",
+        );
+        for ((reason, _), n_links) in LINKS_MISSED.iter().zip(&self.links_missed) {
+            let labels = [("reason", *reason)];
+            text.sample("sampler_links_missed_total", &labels, load(n_links));
+        }
         let heap_bytes = load(&self.sampler_heap_bytes);
         text.gauge(
             "sampler_heap_bytes",
@@ -201,7 +223,7 @@ impl Metrics {
         let gauges = [
             (
                 "gateway_release_backlog_spans",
-                "Decided spans that wait for a commit.",
+                "Decided spans that wait for a commit, and one for each trace without any.",
                 &self.release_backlog_spans,
             ),
             (

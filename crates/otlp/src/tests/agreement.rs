@@ -227,6 +227,7 @@ fn same_span(bytes: &[u8], span: &Span) {
         dropped_attributes_count: span.dropped_attributes_count,
         dropped_events_count: span.dropped_events_count,
         dropped_links_count: span.dropped_links_count,
+        has_links: !span.links.is_empty(),
     };
     assert_eq!(SpanSummary::read(bytes), Ok(want));
     same_attributes(attribute::of_span(bytes), &span.attributes);
@@ -254,7 +255,7 @@ fn same_span(bytes: &[u8], span: &Span) {
     }
 }
 
-fn same_attributes(ours: Attributes<'_>, want: &[KeyValue]) {
+pub(super) fn same_attributes(ours: Attributes<'_>, want: &[KeyValue]) {
     let all: Vec<_> = ours.clone().map(Result::unwrap).collect();
     assert_eq!(all.len(), want.len());
     for ((key, value), want) in all.iter().zip(want) {

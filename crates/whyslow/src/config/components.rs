@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use transport::Authenticators;
 
 use super::error::{Error, Warning, unknown};
 use super::settings::{LOG_LEVEL, LakeExporter, keep_all};
@@ -59,7 +60,13 @@ impl Section {
             Self::Receivers => &["otlp"],
             Self::Processors => &["tail_sampling", "redact"],
             Self::Exporters => &["lake"],
-            Self::Extensions => &["query", "health_check", "intake", "write_ahead_log"],
+            Self::Extensions => &[
+                "query",
+                "health_check",
+                "intake",
+                "write_ahead_log",
+                "bearertokenauth",
+            ],
         }
     }
 
@@ -169,6 +176,7 @@ pub(super) fn assemble(root: &Node, warnings: &mut Vec<Warning>) -> Result<Confi
         gateway: gateway::Config {
             otlp,
             intake: extensions.one("intake")?.unwrap_or_default(),
+            authenticators: Authenticators(extensions.each("bearertokenauth")?),
         },
         log: extensions.one("write_ahead_log")?.unwrap_or_default(),
         sampler: match processors.place(sampling::KIND)? {
@@ -356,6 +364,22 @@ impl Used<'_> {
         self.place(kind)?
             .map(|(path, node)| de::read(node, &path))
             .transpose()
+    }
+
+    /// The configurations of all components of this type, by id.
+    fn each<T: serde::de::DeserializeOwned>(
+        &self,
+        kind: &str,
+    ) -> Result<BTreeMap<String, T>, Error> {
+        let section = self.root.child(self.section.key());
+        let ids = self.ids.iter().filter(|id| type_of(id) == kind);
+        let nodes = ids.filter_map(|id| Some((id, section?.child(id)?)));
+        nodes
+            .map(|(id, node)| {
+                let path = format!("{}::{id}", self.section.key());
+                Ok((id.clone(), de::read(node, &path)?))
+            })
+            .collect()
     }
 
     /// Where that component is written.

@@ -3,7 +3,7 @@
 //! In reading order: `tree` (YAML with lines), `env` (`${env:NAME}`), `de` (tree to structs),
 //! `settings` (of components that no stage owns), `sampling` (the `tail_sampling` section and what
 //! to know about it), `components` (what may stand in each section and which of it the pipelines
-//! use), and here the order of the checks.
+//! use), `exposed` (who could come from outside), and here the order of the checks.
 //!
 //! # Limits
 //!
@@ -17,6 +17,7 @@ mod components;
 mod de;
 mod env;
 mod error;
+mod exposed;
 mod maintenance;
 mod sampling;
 mod settings;
@@ -33,6 +34,7 @@ pub(crate) use sampling::Reviewed;
 pub(crate) use settings::{HealthCheck, LakeExporter, WriteAheadLog};
 
 use components::Section;
+use transport::Door;
 use tree::Node;
 
 /// The built-in default, which is also the commented example.
@@ -96,6 +98,7 @@ pub(crate) fn parse(yaml: &str, lookup: env::Lookup<'_>) -> Result<Loaded, Error
     let (root, mut warnings) = tree(yaml, lookup)?;
     let config = components::assemble(&root, &mut warnings)?;
     validate(&config, &root)?;
+    exposed::warn(&config, &root, &mut warnings);
     Ok(Loaded { config, warnings })
 }
 
@@ -143,7 +146,17 @@ fn validate(config: &Config, root: &Node) -> Result<(), Error> {
         .log
         .validate()
         .map_err(|problem| at(Section::Extensions, "write_ahead_log", problem))?;
+    let known = &config.gateway.authenticators;
+    for (id, authenticator) in &known.0 {
+        let key = format!("extensions::{id}");
+        authenticator
+            .validate(&key)
+            .map_err(|e| at(Section::Extensions, id, e.to_string()))?;
+    }
     if let Some(query) = &config.query {
+        let (tls, auth) = (query.tls.as_ref(), query.auth.as_ref());
+        Door::validate("extensions::query", tls, auth, known)
+            .map_err(|e| at(Section::Extensions, "query", e.to_string()))?;
         query
             .validate()
             .map_err(|e| at(Section::Extensions, "query", e.to_string()))?;
