@@ -108,7 +108,7 @@ pub struct DeviceFact {
     pub xids: Vec<String>,
     /// XID errors that appeared in the minute before.
     pub xids_before: Vec<String>,
-    /// NVLink errors that were counted.
+    /// Errors on links between devices that were counted.
     pub nvlink_errors: Option<f64>,
     /// Highest temperature.
     pub temp_c: Option<f64>,

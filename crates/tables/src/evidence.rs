@@ -44,7 +44,7 @@ const COLUMNS: &[Column] = &[
     Column::new("k8s_pod_name", Text, "Pod of the engine.").source("requests"),
     Column::new("k8s_node_name", Text, "Node of the engine.").source("requests, else the placement"),
     Column::new("gpu_uuid", Text, "GPU, `GPU-` and lower-case hex; NULL where none is known.").source("placements"),
-    Column::new("mig_instance", Int, "GPU instance id of a MIG instance.").source("placements"),
+    Column::new("mig_instance", Text, "GPU instance id of a MIG instance.").source("placements"),
     Column::new("dp_rank", Int, "Data parallel rank of the worker.").source("placements"),
     Column::new("pp_rank", Int, "Pipeline parallel rank of the worker.").source("placements"),
     Column::new("tp_rank", Int, "Tensor parallel rank of the worker.").source("placements"),

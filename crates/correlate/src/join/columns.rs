@@ -31,6 +31,22 @@ impl Named {
         self.0.insert(name, Arc::new(column));
     }
 
+    fn floats(&mut self, name: &'static str, values: impl IntoIterator<Item = Option<f64>>) {
+        self.put(name, Float64Array::from_iter(values));
+    }
+
+    fn ints(&mut self, name: &'static str, values: impl IntoIterator<Item = Option<i64>>) {
+        self.put(name, Int64Array::from_iter(values));
+    }
+
+    fn texts<'a>(&mut self, name: &'static str, values: impl IntoIterator<Item = Option<&'a str>>) {
+        self.put(name, StringArray::from_iter(values));
+    }
+
+    fn bools(&mut self, name: &'static str, values: impl IntoIterator<Item = Option<bool>>) {
+        self.put(name, BooleanArray::from_iter(values));
+    }
+
     fn finish(mut self) -> RecordBatch {
         let schema = SPEC.schema();
         let columns = SPEC
@@ -85,18 +101,18 @@ fn put_keys(named: &mut Named, requests: &[KeptRequest], pairs: &Pairs<'_>) {
         "span_id",
         StringArray::from_iter_values(rows.iter().map(|pair| request(pair).span_id.to_string())),
     );
-    named.put(
+    named.texts(
         "k8s_pod_name",
-        StringArray::from_iter(rows.iter().map(|pair| request(pair).pod.name.as_deref())),
+        rows.iter().map(|pair| request(pair).pod.name.as_deref()),
     );
-    named.put(
+    named.texts(
         "k8s_node_name",
-        StringArray::from_iter(rows.iter().map(|pair| {
+        rows.iter().map(|pair| {
             let placed = pair
                 .placement
                 .and_then(|placement| placement.node.as_deref());
             request(pair).node.as_deref().or(placed)
-        })),
+        }),
     );
     let starts = rows.iter().map(|pair| Some(pair.start.div_euclid(1_000)));
     named.put(
@@ -116,55 +132,42 @@ fn put_keys(named: &mut Named, requests: &[KeptRequest], pairs: &Pairs<'_>) {
 fn put_placement(named: &mut Named, pairs: &Pairs<'_>) {
     let rows = &pairs.rows;
     let placements = || rows.iter().map(|pair| pair.placement);
-    named.put(
+    named.texts(
         "gpu_uuid",
-        StringArray::from_iter(placements().map(|placement| Some(placement?.device.uuid()))),
+        placements().map(|placement| Some(placement?.device.uuid())),
     );
-    named.put(
-        "mig_instance",
-        Int64Array::from_iter(
-            placements().map(|placement| placement?.device.mig_instance().map(i64::from)),
-        ),
-    );
-    named.put(
-        "dp_rank",
-        Int64Array::from_iter(placements().map(|placement| placement?.ranks.dp)),
-    );
-    named.put(
-        "pp_rank",
-        Int64Array::from_iter(placements().map(|placement| placement?.ranks.pp)),
-    );
-    named.put(
-        "tp_rank",
-        Int64Array::from_iter(placements().map(|placement| placement?.ranks.tp)),
-    );
-    named.put(
+    let mig: Vec<Option<String>> = placements()
+        .map(|placement| Some(placement?.device.mig_instance()?.to_string()))
+        .collect();
+    named.texts("mig_instance", mig.iter().map(Option::as_deref));
+    named.ints("dp_rank", placements().map(|placement| placement?.ranks.dp));
+    named.ints("pp_rank", placements().map(|placement| placement?.ranks.pp));
+    named.ints("tp_rank", placements().map(|placement| placement?.ranks.tp));
+    named.texts(
         "placement_source",
-        StringArray::from_iter(placements().map(|placement| Some(placement?.source.as_str()))),
+        placements().map(|placement| Some(placement?.source.as_str())),
     );
-    named.put(
+    named.bools(
         "placement_disputed",
-        BooleanArray::from_iter(
-            rows.iter()
-                .map(|pair| pair.placement.map(|_| pair.is_disputed)),
-        ),
+        rows.iter()
+            .map(|pair| pair.placement.map(|_| pair.is_disputed)),
     );
     named.put(
         "attribution",
         StringArray::from_iter_values(rows.iter().map(|pair| pair.attribution.as_str())),
     );
-    named.put(
+    named.texts(
         "missing_link",
-        StringArray::from_iter(rows.iter().map(|pair| Some(pair.missing?.as_str()))),
+        rows.iter().map(|pair| Some(pair.missing?.as_str())),
     );
 }
 
 fn put_method(named: &mut Named, pairs: &Pairs<'_>) {
     let rows = &pairs.rows;
     let sampled = |pair: &&Pair<'_>| !pair.place.is_empty();
-    named.put(
+    named.texts(
         "method",
-        StringArray::from_iter(rows.iter().map(|pair| {
+        rows.iter().map(|pair| {
             Some(pair).filter(sampled).map(|pair| {
                 if pair.place.away.is_some() {
                     "nearest"
@@ -172,18 +175,16 @@ fn put_method(named: &mut Named, pairs: &Pairs<'_>) {
                     "within"
                 }
             })
-        })),
+        }),
     );
-    named.put(
+    named.floats(
         "nearest_sample_s",
-        Float64Array::from_iter(
-            rows.iter()
-                .map(|pair| Some(pair.place.away? as f64 / NANOS_PER_SECOND)),
-        ),
+        rows.iter()
+            .map(|pair| Some(pair.place.away? as f64 / NANOS_PER_SECOND)),
     );
-    named.put(
+    named.ints(
         "sample_count",
-        Int64Array::from_iter(rows.iter().map(|pair| {
+        rows.iter().map(|pair| {
             pair.series?;
             let within = if pair.place.away.is_some() {
                 0
@@ -191,29 +192,27 @@ fn put_method(named: &mut Named, pairs: &Pairs<'_>) {
                 pair.place.to - pair.place.from
             };
             i64::try_from(within).ok()
-        })),
+        }),
     );
-    named.put(
+    named.floats(
         "coverage",
-        Float64Array::from_iter(
-            rows.iter()
-                .map(|pair| Some(pair.series?.coverage(pair.start, pair.end))),
-        ),
+        rows.iter()
+            .map(|pair| Some(pair.series?.coverage(pair.start, pair.end))),
     );
-    named.put(
+    named.texts(
         "resolution",
-        StringArray::from_iter(rows.iter().map(|pair| {
+        rows.iter().map(|pair| {
             let is_coarse = pair.series?.interval() > pair.end - pair.start;
             is_coarse.then_some("window_larger_than_request")
-        })),
+        }),
     );
-    named.put(
+    named.floats(
         "sample_interval_s",
-        Float64Array::from_iter(rows.iter().map(|pair| {
+        rows.iter().map(|pair| {
             Some(pair.series?.interval())
                 .filter(|interval| *interval > 0)
                 .map(|interval| interval as f64 / NANOS_PER_SECOND)
-        })),
+        }),
     );
 }
 
@@ -247,20 +246,15 @@ fn put_gauges(named: &mut Named, pairs: &Pairs<'_>) {
             .map(|pair| Some(pair.series?.gauge(gauge, pair.place)))
             .collect();
         for (name, pick) in columns {
-            named.put(
-                name,
-                Float64Array::from_iter(known.iter().map(|known| pick(known.as_ref()?))),
-            );
+            named.floats(name, known.iter().map(|known| pick(known.as_ref()?)));
         }
     }
-    named.put(
+    named.floats(
         "thermal_throttle_share",
-        Float64Array::from_iter(
-            pairs
-                .rows
-                .iter()
-                .map(|pair| pair.series?.thermal(pair.place)),
-        ),
+        pairs
+            .rows
+            .iter()
+            .map(|pair| pair.series?.thermal(pair.place)),
     );
 }
 
@@ -304,70 +298,78 @@ fn put_lists(named: &mut Named, pairs: &Pairs<'_>) {
 }
 
 fn put_counters(named: &mut Named, pairs: &Pairs<'_>, away_max: i64) {
-    let columns = [
-        (Total::Energy, "energy_j", 1.0),
+    const NVLINK: &[Total] = &[
+        Total::NvlinkCrcFlit,
+        Total::NvlinkCrcData,
+        Total::NvlinkReplay,
+        Total::NvlinkRecovery,
+    ];
+    let columns: [(&[Total], &'static str, f64); 6] = [
+        (&[Total::Energy], "energy_j", 1.0),
         (
-            Total::ThermalThrottle,
+            &[Total::ThermalThrottle],
             "thermal_throttle_s",
             NANOS_PER_SECOND,
         ),
-        (Total::PowerThrottle, "power_throttle_s", NANOS_PER_SECOND),
-        (Total::EccDbe, "ecc_dbe", 1.0),
-        (Total::PcieReplay, "pcie_replays", 1.0),
-        (Total::NvlinkErrors, "nvlink_errors", 1.0),
+        (
+            &[Total::PowerThrottle],
+            "power_throttle_s",
+            NANOS_PER_SECOND,
+        ),
+        (&[Total::EccDbe], "ecc_dbe", 1.0),
+        (&[Total::PcieReplay], "pcie_replays", 1.0),
+        (NVLINK, "nvlink_errors", 1.0),
     ];
     let mut windows: Vec<Option<i64>> = vec![None; pairs.rows.len()];
     let mut restarts: Vec<Option<bool>> = vec![None; pairs.rows.len()];
-    for (total, name, divisor) in columns {
-        let column = pairs.rows.iter().zip(&mut windows).zip(&mut restarts).map(
-            |((pair, window), restart)| {
-                let (grown, length) = pair.series?.growth(total, pair.start, pair.end, away_max)?;
+    for (totals, name, divisor) in columns {
+        let mut column: Vec<Option<f64>> = Vec::with_capacity(pairs.rows.len());
+        for ((pair, window), restart) in pairs.rows.iter().zip(&mut windows).zip(&mut restarts) {
+            // Of several that add up, those count that there are.
+            let mut sum = None;
+            let grown = totals
+                .iter()
+                .filter_map(|total| pair.series?.growth(*total, pair.start, pair.end, away_max));
+            for (grown, length) in grown {
                 *window = Some(length);
                 *restart = Some(restart.unwrap_or(false) || !grown.is_whole);
-                Some(grown.amount / divisor)
-            },
-        );
-        named.put(name, Float64Array::from_iter(column));
+                sum = Some(sum.unwrap_or(0.0) + grown.amount / divisor);
+            }
+            column.push(sum);
+        }
+        named.floats(name, column);
     }
-    named.put(
-        "counter_window_s",
-        Float64Array::from_iter(
-            windows
-                .iter()
-                .map(|window| Some((*window)? as f64 / NANOS_PER_SECOND)),
-        ),
-    );
-    named.put("counter_restart", BooleanArray::from_iter(restarts));
+    let seconds = windows
+        .iter()
+        .map(|window| Some((*window)? as f64 / NANOS_PER_SECOND));
+    named.floats("counter_window_s", seconds);
+    named.bools("counter_restart", restarts);
 }
 
 fn put_baseline(named: &mut Named, pairs: &Pairs<'_>) {
     let rows = &pairs.rows;
-    named.put(
+    named.floats(
         "baseline_sm_clock_mhz",
-        Float64Array::from_iter(
-            rows.iter()
-                .map(|pair| pair.series?.busy_clock(pair.baseline).mean()),
-        ),
+        rows.iter()
+            .map(|pair| pair.series?.busy_clock(pair.baseline).mean()),
     );
     for (gauge, name) in [
         (Gauge::GpuUtil, "baseline_util_pct"),
         (Gauge::Power, "baseline_power_w"),
         (Gauge::Temperature, "baseline_temp_c"),
     ] {
-        named.put(
+        named.floats(
             name,
-            Float64Array::from_iter(
-                rows.iter()
-                    .map(|pair| pair.series?.gauge(gauge, pair.baseline).mean()),
-            ),
+            rows.iter()
+                .map(|pair| pair.series?.gauge(gauge, pair.baseline).mean()),
         );
     }
-    named.put(
+    named.ints(
         "baseline_sample_count",
-        Int64Array::from_iter(rows.iter().map(|pair| {
+        rows.iter().map(|pair| {
             pair.series?;
             i64::try_from(pair.baseline.to - pair.baseline.from).ok()
-        })),
+        }),
     );
 }
 
@@ -395,47 +397,39 @@ fn put_peers(named: &mut Named, n_requests: usize, pairs: &Pairs<'_>) {
         }
     });
     let others: Vec<(f64, i64)> = others.collect();
-    named.put(
+    named.floats(
         "peers_sm_clock_mhz_avg",
-        Float64Array::from_iter(
-            others
-                .iter()
-                .map(|(sum, n)| (*n > 0).then(|| sum / *n as f64)),
-        ),
+        others
+            .iter()
+            .map(|(sum, n)| (*n > 0).then(|| sum / *n as f64)),
     );
-    named.put(
+    named.ints(
         "peer_count",
-        Int64Array::from_iter(
-            pairs
-                .rows
-                .iter()
-                .zip(&others)
-                .map(|(pair, (_, n))| pair.placement.map(|_| *n)),
-        ),
+        pairs
+            .rows
+            .iter()
+            .zip(&others)
+            .map(|(pair, (_, n))| pair.placement.map(|_| *n)),
     );
 }
 
 fn put_company(named: &mut Named, requests: &[KeptRequest], pairs: &Pairs<'_>, revision: i64) {
     let rows = &pairs.rows;
     let count = |count: usize| i64::try_from(count).ok();
-    named.put(
+    named.ints(
         "other_request_count",
-        Int64Array::from_iter(
-            rows.iter()
-                .map(|pair| pair.n_other_requests.and_then(count)),
-        ),
+        rows.iter()
+            .map(|pair| pair.n_other_requests.and_then(count)),
     );
-    named.put(
+    named.ints(
         "other_pod_count",
-        Int64Array::from_iter(
-            rows.iter()
-                .map(|pair| pair.placement.and_then(|_| count(pair.n_other_pods))),
-        ),
+        rows.iter()
+            .map(|pair| pair.placement.and_then(|_| count(pair.n_other_pods))),
     );
     // Where no device is known there is nothing to wait for.
-    named.put(
+    named.bools(
         "complete",
-        BooleanArray::from_iter(rows.iter().map(|pair| {
+        rows.iter().map(|pair| {
             let end = requests[pair.request].end_unix_nano;
             Some(
                 pair.placement.is_none()
@@ -443,7 +437,7 @@ fn put_company(named: &mut Named, requests: &[KeptRequest], pairs: &Pairs<'_>, r
                         .series
                         .is_some_and(|series| series.last_time() >= Some(end)),
             )
-        })),
+        }),
     );
     named.put(
         "revision",

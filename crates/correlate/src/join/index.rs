@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 
 use arrow::{
-    array::{Array, AsArray, Float64Array, Int64Array, RecordBatch, StringArray},
+    array::{Array, AsArray, Float64Array, Int64Array, ListArray, RecordBatch, StringArray},
     datatypes::{Float64Type, Int64Type},
 };
+
+use tables::samples::gpu::GpuField;
 
 use super::{
     measure::{Gauge, Total},
@@ -19,45 +21,51 @@ use crate::{
 /// Device and time of a sample, and where it is.
 type Key = (u32, i64, u32, u32);
 
+/// A column of numbers; counts are whole numbers in the table.
+enum Numbers<'a> {
+    Floats(&'a Float64Array),
+    Ints(&'a Int64Array),
+}
+
+impl Numbers<'_> {
+    fn get(&self, row: usize) -> Option<f64> {
+        match self {
+            Self::Floats(column) => column.is_valid(row).then(|| column.value(row)),
+            Self::Ints(column) => column.is_valid(row).then(|| column.value(row) as f64),
+        }
+    }
+}
+
 /// The columns of one batch that are read.
 struct Read<'a> {
     uuid: &'a StringArray,
-    mig_instance: &'a Int64Array,
+    mig_instance: &'a StringArray,
     time: &'a Int64Array,
-    gauges: Vec<&'a Float64Array>,
-    totals: Vec<&'a Float64Array>,
+    gauges: Vec<Numbers<'a>>,
+    totals: Vec<Numbers<'a>>,
     throttle_mask: &'a Int64Array,
-    xid_last: &'a Int64Array,
+    xid_events: &'a ListArray,
 }
 
 impl<'a> Read<'a> {
     fn new(batch: &'a RecordBatch) -> Result<Self> {
-        let floats = |name| {
-            column(batch, name)?
-                .as_primitive_opt::<Float64Type>()
-                .ok_or(Error::ColumnType { name })
-        };
-        let ints = |name| {
-            column(batch, name)?
-                .as_primitive_opt::<Int64Type>()
-                .ok_or(Error::ColumnType { name })
-        };
+        let numbers = |field: GpuField| numbers(batch, field.column());
         Ok(Self {
-            uuid: column(batch, "gpu_uuid")?
-                .as_string_opt()
-                .ok_or(Error::ColumnType { name: "gpu_uuid" })?,
-            mig_instance: ints("mig_instance")?,
-            time: ints("time_unix_nano")?,
+            uuid: texts(batch, "gpu_uuid")?,
+            mig_instance: texts(batch, "mig_instance")?,
+            time: ints(batch, "time_unix_nano")?,
             gauges: Gauge::ALL
                 .into_iter()
-                .map(|gauge| floats(gauge.column()))
+                .map(|gauge| numbers(gauge.field()))
                 .collect::<Result<_>>()?,
             totals: Total::ALL
                 .into_iter()
-                .map(|total| floats(total.column()))
+                .map(|total| numbers(total.field()))
                 .collect::<Result<_>>()?,
-            throttle_mask: ints("throttle_mask")?,
-            xid_last: ints("xid_last")?,
+            throttle_mask: ints(batch, GpuField::ThrottleMask.column())?,
+            xid_events: column(batch, "xid_events")?
+                .as_list_opt()
+                .ok_or(Error::ColumnType { name: "xid_events" })?,
         })
     }
 }
@@ -67,6 +75,29 @@ fn column<'a>(batch: &'a RecordBatch, name: &'static str) -> Result<&'a dyn Arra
         .column_by_name(name)
         .map(AsRef::as_ref)
         .ok_or(Error::NoColumn { name })
+}
+
+fn texts<'a>(batch: &'a RecordBatch, name: &'static str) -> Result<&'a StringArray> {
+    column(batch, name)?
+        .as_string_opt()
+        .ok_or(Error::ColumnType { name })
+}
+
+fn ints<'a>(batch: &'a RecordBatch, name: &'static str) -> Result<&'a Int64Array> {
+    column(batch, name)?
+        .as_primitive_opt::<Int64Type>()
+        .ok_or(Error::ColumnType { name })
+}
+
+fn numbers<'a>(batch: &'a RecordBatch, name: &'static str) -> Result<Numbers<'a>> {
+    let column = column(batch, name)?;
+    let floats = || {
+        column
+            .as_primitive_opt::<Float64Type>()
+            .map(Numbers::Floats)
+    };
+    let ints = || column.as_primitive_opt::<Int64Type>().map(Numbers::Ints);
+    floats().or_else(ints).ok_or(Error::ColumnType { name })
 }
 
 /// Samples by device.
@@ -126,7 +157,7 @@ impl SampleIndex {
 fn keys(read: &[Read<'_>], devices: &mut HashMap<Device, u32>) -> Vec<Key> {
     let n_rows = read.iter().map(|columns| columns.time.len()).sum();
     let mut keys = Vec::with_capacity(n_rows);
-    let mut spelled: HashMap<(&str, Option<i64>), Option<u32>> = HashMap::new();
+    let mut spelled: HashMap<(&str, Option<&str>), Option<u32>> = HashMap::new();
     for (batch, columns) in (0_u32..).zip(read) {
         for (row, at) in (0_u32..).zip(columns.time) {
             let Some(at) = at else { continue };
@@ -140,9 +171,8 @@ fn keys(read: &[Read<'_>], devices: &mut HashMap<Device, u32>) -> Vec<Key> {
                 .is_valid(place)
                 .then(|| columns.mig_instance.value(place));
             let number = *spelled.entry((uuid, mig)).or_insert_with(|| {
-                let mig = mig.and_then(|mig| u32::try_from(mig).ok());
                 let next = u32::try_from(devices.len()).ok()?;
-                Some(*devices.entry(Device::parse(uuid, mig)?).or_insert(next))
+                Some(*devices.entry(device(uuid, mig)?).or_insert(next))
             });
             if let Some(number) = number {
                 keys.push((number, at, batch, row));
@@ -150,6 +180,13 @@ fn keys(read: &[Read<'_>], devices: &mut HashMap<Device, u32>) -> Vec<Key> {
         }
     }
     keys
+}
+
+fn device(uuid: &str, mig_instance: Option<&str>) -> Option<Device> {
+    match mig_instance {
+        Some(number) => Device::parse(uuid, Some(number.parse().ok()?)),
+        None => Device::parse(uuid, None),
+    }
 }
 
 /// `keys` of one device in order of time; those of one time are one sample.
@@ -164,40 +201,57 @@ fn build(read: &[Read<'_>], keys: &[Key]) -> Series {
         }
     }
     begins.push(keys.len());
+    let samples = || begins.windows(2).map(|pair| &keys[pair[0]..pair[1]]);
     let floats = |pick: &dyn Fn(&Read<'_>, usize) -> Option<f64>| -> Vec<f64> {
-        let sample = |rows: &[Key]| {
+        let first = |rows: &[Key]| {
             rows.iter()
                 .find_map(|(_, _, batch, row)| pick(&read[*batch as usize], *row as usize))
         };
-        begins
-            .windows(2)
-            .map(|pair| sample(&keys[pair[0]..pair[1]]).unwrap_or(f64::NAN))
+        samples()
+            .map(|rows| first(rows).unwrap_or(f64::NAN))
             .collect()
     };
-    let ints = |pick: &dyn Fn(&Read<'_>, usize) -> Option<i64>| -> Vec<Option<i64>> {
-        let sample = |rows: &[Key]| {
-            rows.iter()
-                .find_map(|(_, _, batch, row)| pick(&read[*batch as usize], *row as usize))
-        };
-        begins
-            .windows(2)
-            .map(|pair| sample(&keys[pair[0]..pair[1]]))
-            .collect()
+    let mask = |rows: &[Key]| {
+        rows.iter().find_map(|(_, _, batch, row)| {
+            let (column, row) = (read[*batch as usize].throttle_mask, *row as usize);
+            column
+                .is_valid(row)
+                .then(|| u64::try_from(column.value(row)).ok())
+                .flatten()
+        })
     };
-    let float = |array: &Float64Array, row: usize| array.is_valid(row).then(|| array.value(row));
-    let int = |array: &Int64Array, row: usize| array.is_valid(row).then(|| array.value(row));
     let columns = Columns {
         gauges: (0..Gauge::ALL.len())
-            .map(|gauge| floats(&|read, row| float(read.gauges[gauge], row)))
+            .map(|gauge| floats(&|read, row| read.gauges[gauge].get(row)))
             .collect(),
         totals: (0..Total::ALL.len())
-            .map(|total| floats(&|read, row| float(read.totals[total], row)))
+            .map(|total| floats(&|read, row| read.totals[total].get(row)))
             .collect(),
-        throttle_mask: ints(&|read, row| int(read.throttle_mask, row))
-            .into_iter()
-            .map(|mask| mask.and_then(|mask| u64::try_from(mask).ok()))
-            .collect(),
-        xid_last: ints(&|read, row| int(read.xid_last, row)),
+        throttle_mask: samples().map(mask).collect(),
+        xids: samples().map(|rows| xids(read, rows)).collect(),
     };
     Series::new(times, columns)
+}
+
+/// Codes that appeared with one sample, each once.
+fn xids(read: &[Read<'_>], rows: &[Key]) -> Vec<i64> {
+    let mut codes: Vec<i64> = Vec::new();
+    for (_, _, batch, row) in rows {
+        let (column, row) = (read[*batch as usize].xid_events, *row as usize);
+        if column.is_null(row) || column.value_length(row) == 0 {
+            continue;
+        }
+        let events = column.value(row);
+        let texts = events
+            .as_string_opt::<i32>()
+            .into_iter()
+            .flatten()
+            .flatten();
+        for code in texts.filter_map(|text| text.parse().ok()) {
+            if !codes.contains(&code) {
+                codes.push(code);
+            }
+        }
+    }
+    codes
 }

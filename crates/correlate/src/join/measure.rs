@@ -1,5 +1,7 @@
 //! Which columns of `gpu_samples` evidence is made of.
 
+use tables::samples::gpu::GpuField;
+
 /// Values at a moment, or means over a scrape interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -30,19 +32,18 @@ impl Gauge {
         Self::FbUsed,
     ];
 
-    /// Column of `gpu_samples`.
-    pub(crate) const fn column(self) -> &'static str {
+    pub(crate) const fn field(self) -> GpuField {
         match self {
-            Self::GpuUtil => "util_pct",
-            Self::GrEngineActive => "gr_engine_active",
-            Self::SmActive => "sm_active",
-            Self::TensorActive => "tensor_active",
-            Self::DramActive => "dram_active",
-            Self::SmClock => "sm_clock_mhz",
-            Self::Temperature => "temp_c",
-            Self::MemoryTemperature => "mem_temp_c",
-            Self::Power => "power_w",
-            Self::FbUsed => "fb_used_mib",
+            Self::GpuUtil => GpuField::UtilPct,
+            Self::GrEngineActive => GpuField::GrEngineActive,
+            Self::SmActive => GpuField::SmActive,
+            Self::TensorActive => GpuField::TensorActive,
+            Self::DramActive => GpuField::DramActive,
+            Self::SmClock => GpuField::SmClockMhz,
+            Self::Temperature => GpuField::TempC,
+            Self::MemoryTemperature => GpuField::MemTempC,
+            Self::Power => GpuField::PowerW,
+            Self::FbUsed => GpuField::FbUsedMib,
         }
     }
 }
@@ -56,28 +57,36 @@ pub(crate) enum Total {
     PowerThrottle,
     EccDbe,
     PcieReplay,
-    NvlinkErrors,
+    NvlinkCrcFlit,
+    NvlinkCrcData,
+    NvlinkReplay,
+    NvlinkRecovery,
 }
 
 impl Total {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Energy,
         Self::ThermalThrottle,
         Self::PowerThrottle,
         Self::EccDbe,
         Self::PcieReplay,
-        Self::NvlinkErrors,
+        Self::NvlinkCrcFlit,
+        Self::NvlinkCrcData,
+        Self::NvlinkReplay,
+        Self::NvlinkRecovery,
     ];
 
-    /// Column of `gpu_samples`.
-    pub(crate) const fn column(self) -> &'static str {
+    pub(crate) const fn field(self) -> GpuField {
         match self {
-            Self::Energy => "energy_j_total",
-            Self::ThermalThrottle => "throttle_thermal_ns_total",
-            Self::PowerThrottle => "throttle_power_ns_total",
-            Self::EccDbe => "ecc_dbe_total",
-            Self::PcieReplay => "pcie_replay_total",
-            Self::NvlinkErrors => "nvlink_errors_total",
+            Self::Energy => GpuField::EnergyTotalJ,
+            Self::ThermalThrottle => GpuField::ThrottleThermalTotalNs,
+            Self::PowerThrottle => GpuField::ThrottlePowerTotalNs,
+            Self::EccDbe => GpuField::EccDbeVolatileTotal,
+            Self::PcieReplay => GpuField::PcieReplayTotal,
+            Self::NvlinkCrcFlit => GpuField::NvlinkCrcFlitErrorsTotal,
+            Self::NvlinkCrcData => GpuField::NvlinkCrcDataErrorsTotal,
+            Self::NvlinkReplay => GpuField::NvlinkReplayErrorsTotal,
+            Self::NvlinkRecovery => GpuField::NvlinkRecoveryErrorsTotal,
         }
     }
 }

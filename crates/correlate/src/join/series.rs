@@ -30,7 +30,8 @@ pub(crate) struct Columns {
     pub(crate) gauges: Vec<Vec<f64>>,
     pub(crate) totals: Vec<Vec<f64>>,
     pub(crate) throttle_mask: Vec<Option<u64>>,
-    pub(crate) xid_last: Vec<Option<i64>>,
+    /// Codes that appeared since the sample before.
+    pub(crate) xids: Vec<Vec<i64>>,
 }
 
 /// Samples of one device.
@@ -96,6 +97,7 @@ impl Series {
             total += at - from;
             described_before.push(total);
         }
+        let xids = xids(&times, &described_from, &columns.xids);
         let busy_clock = busy_clock(&columns.gauges);
         let thermal = columns.throttle_mask.iter().map(|mask| match mask {
             Some(mask) => f64::from(u8::from(mask & throttle::THERMAL != 0)),
@@ -103,6 +105,7 @@ impl Series {
         });
         Self {
             interval,
+            xids,
             described_from,
             described_before,
             busy_clock: Blocks::new(busy_clock),
@@ -114,7 +117,6 @@ impl Series {
                     .map(|mask| mask.unwrap_or(0))
                     .collect(),
             ),
-            xids: xids(&times, &columns.xid_last),
             gauges: columns.gauges.into_iter().map(Blocks::new).collect(),
             totals: columns
                 .totals
@@ -293,27 +295,19 @@ fn busy_clock(gauges: &[Vec<f64>]) -> Vec<f64> {
     .collect()
 }
 
-/// The gauge shows the last code until the next one, so a code counts when it appears; what was there at the first
-/// sample came at an unknown time before, and a fall to none is a restart of the exporter.
-fn xids(times: &[i64], last: &[Option<i64>]) -> Vec<Xid> {
-    let mut known: Option<(i64, i64)> = None;
-    let mut xids = Vec::new();
-    for (at, code) in times.iter().zip(last) {
-        // No code is 0; an exporter that leaves the field out while there is none says nothing, which is no error either.
-        let code = code.unwrap_or(0);
-        if let Some((before, after)) = known
-            && code != before
-            && code != 0
-        {
-            xids.push(Xid {
-                code,
-                after,
-                until: *at,
-            });
-        }
-        known = Some((code, *at));
-    }
-    xids
+/// A code came between the scrape before and the one that showed it first.
+fn xids(times: &[i64], described_from: &[i64], appeared: &[Vec<i64>]) -> Vec<Xid> {
+    let each = times.iter().zip(described_from).zip(appeared).enumerate();
+    each.flat_map(|(place, ((until, from), codes))| {
+        // After a gap it may have come at any time in it.
+        let after = place.checked_sub(1).map_or(*from, |before| times[before]);
+        codes.iter().map(move |code| Xid {
+            code: *code,
+            after,
+            until: *until,
+        })
+    })
+    .collect()
 }
 
 #[cfg(test)]

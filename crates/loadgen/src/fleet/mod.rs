@@ -29,6 +29,8 @@ pub use engine::Batch;
 pub use fault::{Cause, Delays, Fault, FaultKind};
 pub use gpu::Placement;
 
+pub use crate::traffic::engine_pod;
+
 /// What to simulate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {

@@ -86,7 +86,8 @@ impl Sender {
 pub(crate) const NAMESPACE: &str = "llm";
 
 /// `k8s.pod.name` of a replica of the engine.
-pub(crate) fn engine_pod(replica_idx: u8) -> String {
+#[must_use]
+pub fn engine_pod(replica_idx: u8) -> String {
     pod(Sender::Vllm { replica_idx }.service(), replica_idx)
 }
 

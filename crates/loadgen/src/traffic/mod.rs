@@ -24,7 +24,8 @@ use crate::rng::Rng;
 
 pub use plan::{Cause, Outside, Request};
 
-pub(crate) use batch::{NAMESPACE, engine_node, engine_pod, engine_pod_uid};
+pub use batch::engine_pod;
+pub(crate) use batch::{NAMESPACE, engine_node, engine_pod_uid};
 pub(crate) use plan::MODEL;
 pub(crate) use spans::EngineSpan;
 

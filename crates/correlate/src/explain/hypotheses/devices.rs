@@ -99,38 +99,41 @@ fn clock(device: &DeviceFact) -> Option<(f64, Fact)> {
 }
 
 fn thermal(devices: &[&DeviceFact]) -> Hypothesis {
-    let hot = devices.iter().filter(|device| {
-        device
-            .thermal_throttle_share
-            .is_some_and(|share| share >= THERMAL_SHARE_MIN)
-    });
-    for device in hot {
-        let share = device.thermal_throttle_share.unwrap_or_default() * 100.0;
-        let temp = device
-            .temp_c
-            .map_or(String::new(), |temp| format!(" at up to {temp:.0} °C"));
-        let text = format!("slowed by heat in {share:.0} % of the samples{temp}");
-        let said = fact(Strength::CoTemporal, on(device), text);
-        return match clock(device) {
-            Some((share, clock)) if share < CLOCK_SHARE_MAX => {
-                let mut hypothesis = Hypothesis::new(Cause::ThermalThrottle).supported(said);
-                hypothesis.facts_for.push(clock);
-                hypothesis
-            }
-            Some((_, clock)) => Hypothesis::new(Cause::ThermalThrottle).contradicted(clock),
-            None => Hypothesis {
-                facts_for: vec![said],
-                ..Hypothesis::new(Cause::ThermalThrottle)
-            },
-        };
-    }
-    if devices
+    let hypothesis = Hypothesis::new(Cause::ThermalThrottle);
+    let hottest = devices
         .iter()
-        .all(|device| device.thermal_throttle_share.is_none())
-    {
-        return Hypothesis::new(Cause::ThermalThrottle);
+        .filter(|device| device.thermal_throttle_share.is_some())
+        .max_by(|one, other| {
+            let share = |device: &DeviceFact| device.thermal_throttle_share.unwrap_or_default();
+            share(one).total_cmp(&share(other))
+        });
+    let Some(device) = hottest else {
+        return hypothesis;
+    };
+    let share = device.thermal_throttle_share.unwrap_or_default();
+    if share < THERMAL_SHARE_MIN {
+        return none(Cause::ThermalThrottle, "no sample had a thermal reason");
     }
-    none(Cause::ThermalThrottle, "no sample had a thermal reason")
+    let temp = device
+        .temp_c
+        .map_or(String::new(), |temp| format!(" at up to {temp:.0} °C"));
+    let text = format!(
+        "slowed by heat in {:.0} % of the samples{temp}",
+        share * 100.0
+    );
+    let said = fact(Strength::CoTemporal, on(device), text);
+    match clock(device) {
+        Some((share, clock)) if share < CLOCK_SHARE_MAX => {
+            let mut hypothesis = hypothesis.supported(said);
+            hypothesis.facts_for.push(clock);
+            hypothesis
+        }
+        Some((_, clock)) => hypothesis.contradicted(clock),
+        None => Hypothesis {
+            facts_for: vec![said],
+            ..hypothesis
+        },
+    }
 }
 
 fn power(devices: &[&DeviceFact]) -> Hypothesis {

@@ -114,22 +114,19 @@ fn queueing(samples: &[EngineSample], slow: PhaseTime) -> Hypothesis {
     let waiting = largest(samples, |sample| sample.waiting);
     let running = largest(samples, |sample| sample.running);
     let preemptions: f64 = samples.iter().filter_map(|sample| sample.preemptions).sum();
-    match waiting {
-        Some(waiting) => {
-            let text = format!(
-                "up to {waiting:.0} requests waited and {:.0} ran, {preemptions:.0} preemptions",
-                running.unwrap_or(0.0)
-            );
-            let said = fact(Strength::CoTemporal, "engine_samples", text);
-            if waiting >= 1.0 {
-                hypothesis.facts_for.push(said);
-            } else {
-                // The request says that it waited, the engine that nobody did: what held it was something else.
-                hypothesis.facts_against.push(said);
-                hypothesis.standing = Standing::Undecided;
-            }
+    if let Some(waiting) = waiting {
+        let text = format!(
+            "up to {waiting:.0} requests waited and {:.0} ran, {preemptions:.0} preemptions",
+            running.unwrap_or(0.0)
+        );
+        let said = fact(Strength::CoTemporal, "engine_samples", text);
+        if waiting >= 1.0 {
+            hypothesis.facts_for.push(said);
+        } else {
+            // The request says that it waited, the engine that nobody did: what held it was something else.
+            hypothesis.facts_against.push(said);
+            hypothesis.standing = Standing::Undecided;
         }
-        None => {}
     }
     hypothesis
 }

@@ -1,7 +1,6 @@
 //! The fleet tells spans and metrics as a real one does; verdicts are compared with what was true.
 //!
-//! Nothing but what the fleet told is used for a verdict. The reading of metrics here is a few lines, because the
-//! texts are known; the mapping of real ones has its own tests.
+//! Nothing but what the fleet told is used for a verdict, by the way that spans and scrapes of a real one take.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,19 +10,28 @@ use std::{
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Float64Type;
-use loadgen::fleet::{Cause as Truth, Config, Fault, FaultKind, Run, Served, Target, simulate};
+use loadgen::fleet::{
+    Cause as Truth, Config, Fault, FaultKind, Run, Served, Target, engine_pod, simulate,
+};
 use otlp::{
     attribute::{self, Value},
     export::{self, Limits},
+    prometheus::{self, Format, Scrape, to_protobuf},
     span::SpanSummary,
 };
-use tables::requests::Request;
+use tables::{
+    requests::Request,
+    samples::{
+        Mapper,
+        engine::{EngineCounter, EngineGauge},
+        gpu::GpuSamplesBuilder,
+    },
+};
 
 use crate::explain::{
     Cause, Cohort, DeviceFact, EngineFact, EngineSample, Explanation, Facts, Link, Neighbour,
     SpanFact, explain,
 };
-use crate::join::tests::support::{Sample, batch};
 use crate::{
     Device, KeptRequest, Placement, Placements, Pod, Ranks, SampleIndex, Settings, Source, Traffic,
     evidence, normalise_request_id,
@@ -35,7 +43,7 @@ const LEAST: Duration = Duration::from_millis(400);
 struct Told {
     spans: HashMap<otlp::TraceId, Vec<SpanFact>>,
     requests: Vec<Request>,
-    engine_samples: Vec<Vec<EngineSample>>,
+    engine_samples: HashMap<String, Vec<EngineSample>>,
     devices: HashMap<otlp::SpanId, Vec<DeviceFact>>,
     cohorts: HashMap<Bands, Cohort>,
 }
@@ -115,77 +123,46 @@ fn read_spans(run: &Run) -> (HashMap<otlp::TraceId, Vec<SpanFact>>, Vec<Request>
     (spans, requests)
 }
 
-/// Value of a metric in Prometheus text.
-fn value(text: &str, name: &str) -> Option<f64> {
-    let is_it = |line: &&str| {
-        line.strip_prefix(name)
-            .is_some_and(|rest| rest.starts_with('{'))
-    };
-    text.lines().find(is_it)?.rsplit(' ').next()?.parse().ok()
-}
-
-fn read_engines(run: &Run) -> Vec<Vec<EngineSample>> {
-    let mut all: Vec<Vec<EngineSample>> = vec![Vec::new(); 2];
-    let mut before = [0.0; 2];
-    for scrape in &run.scrapes {
-        let Target::Engine { replica_idx } = scrape.target else {
-            continue;
+/// Engine samples by pod, and a batch of `gpu_samples`, by way of the text parser and the mapper.
+fn read_scrapes(run: &Run) -> (HashMap<String, Vec<EngineSample>>, RecordBatch) {
+    let mut mapper = Mapper::default();
+    let mut engines: HashMap<String, Vec<EngineSample>> = HashMap::new();
+    let mut gpus = GpuSamplesBuilder::new();
+    for scraped in &run.scrapes {
+        let pod = match scraped.target {
+            Target::Engine { replica_idx } => engine_pod(replica_idx),
+            Target::Gpus => "dcgm-exporter-x7k2p".to_owned(),
         };
-        let replica = usize::from(replica_idx);
-        let get = |name: &str| value(&scrape.text, name);
-        let total = get("vllm:num_preemptions_total").expect("preemptions");
-        all[replica].push(EngineSample {
-            at_unix_nano: nanos(scrape.at_unix_nano),
-            running: get("vllm:num_requests_running"),
-            waiting: get("vllm:num_requests_waiting"),
-            kv_cache_usage: get("vllm:kv_cache_usage_perc"),
-            preemptions: Some(total - before[replica]),
-        });
-        before[replica] = total;
-    }
-    all
-}
-
-fn read_gpus(run: &Run) -> RecordBatch {
-    let mut samples = Vec::new();
-    for scrape in run
-        .scrapes
-        .iter()
-        .filter(|scrape| scrape.target == Target::Gpus)
-    {
-        let mut by_uuid: BTreeMap<&str, Sample> = BTreeMap::new();
-        for line in scrape.text.lines().filter(|line| !line.starts_with('#')) {
-            let (name, rest) = line.split_once('{').expect("labels");
-            let uuid = rest
-                .split_once("UUID=\"")
-                .and_then(|(_, rest)| rest.split_once('"'))
-                .expect("a UUID")
-                .0;
-            let value: f64 = line
-                .rsplit(' ')
-                .next()
-                .and_then(|value| value.parse().ok())
-                .expect("a value");
-            let sample = by_uuid.entry(uuid).or_insert_with(|| Sample {
-                uuid: uuid.to_owned(),
-                at: nanos(scrape.at_unix_nano),
-                ..Sample::default()
-            });
-            match name {
-                "DCGM_FI_DEV_GPU_UTIL" => sample.util = Some(value),
-                "DCGM_FI_DEV_SM_CLOCK" => sample.clock = Some(value),
-                "DCGM_FI_DEV_POWER_USAGE" => sample.power = Some(value),
-                "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS" => sample.mask = Some(value as i64),
-                "DCGM_FI_DEV_XID_ERRORS" => sample.xid = Some(value as i64),
-                "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL" => {
-                    sample.nvlink_errors = Some(value)
-                }
-                _ => {}
-            }
+        let resource = [
+            ("service.name", "scrape"),
+            ("service.instance.id", pod.as_str()),
+            ("k8s.pod.name", pod.as_str()),
+        ];
+        let scrape = Scrape {
+            resource: &resource,
+            scope: "fleet",
+            time_unix_nano: scraped.at_unix_nano,
+        };
+        let text = scraped.text.as_bytes();
+        let converted = to_protobuf(text, Format::Text, &scrape, &prometheus::Limits::default());
+        assert_eq!(converted.n_skipped, 0, "{:?}", converted.skipped);
+        let samples = mapper
+            .map(&converted.body, scraped.at_unix_nano)
+            .expect("samples");
+        for sample in samples.gpus {
+            gpus.append(&sample).expect("room");
         }
-        samples.extend(by_uuid.into_values());
+        for sample in samples.engines {
+            engines.entry(pod.clone()).or_default().push(EngineSample {
+                at_unix_nano: nanos(sample.time_unix_nano),
+                running: sample.gauge(EngineGauge::RequestsRunning),
+                waiting: sample.gauge(EngineGauge::RequestsWaiting),
+                kv_cache_usage: sample.gauge(EngineGauge::KvCacheUsage),
+                preemptions: sample.delta(EngineCounter::Preemptions),
+            });
+        }
     }
-    batch(&samples)
+    (engines, gpus.finish())
 }
 
 fn placements(run: &Run) -> Placements {
@@ -215,7 +192,7 @@ fn placements(run: &Run) -> Placements {
 }
 
 fn read_devices(
-    run: &Run,
+    gpus: RecordBatch,
     requests: &[Request],
     placements: &Placements,
 ) -> HashMap<otlp::SpanId, Vec<DeviceFact>> {
@@ -227,7 +204,7 @@ fn read_devices(
             kept.end_unix_nano,
         ))
     }));
-    let index = SampleIndex::new(&[read_gpus(run)]).expect("samples");
+    let index = SampleIndex::new(&[gpus]).expect("samples");
     let rows =
         evidence(&kept, &index, placements, &traffic, Settings::default(), 0).expect("evidence");
     let text = |name: &str, row: usize| {
@@ -277,10 +254,11 @@ fn read_devices(
 impl Told {
     fn read(run: &Run, placements: &Placements) -> Self {
         let (spans, requests) = read_spans(run);
-        let devices = read_devices(run, &requests, placements);
+        let (engine_samples, gpus) = read_scrapes(run);
+        let devices = read_devices(gpus, &requests, placements);
         Self {
             spans,
-            engine_samples: read_engines(run),
+            engine_samples,
             devices,
             cohorts: cohorts(&requests),
             requests,
@@ -315,7 +293,6 @@ impl Told {
             nanos(request.end_time_unix_nano),
         );
         let pod = request.k8s_pod_name.as_deref().expect("a pod");
-        let replica = usize::from(pod.contains("-1x"));
         let on_engine = |other: &&Request| {
             other.k8s_pod_name == request.k8s_pod_name && other.span_id != request.span_id
         };
@@ -334,7 +311,7 @@ impl Told {
             spans,
             engine: Some(Self::engine(request)),
             cohort: self.cohort(request),
-            engine_samples: self.engine_samples[replica].clone(),
+            engine_samples: self.engine_samples[pod].clone(),
             devices: self
                 .devices
                 .get(&request.span_id)

@@ -17,7 +17,7 @@ fn series(samples: &[(i64, Option<f64>)]) -> Series {
         gauges,
         totals: vec![vec![f64::NAN; n]; Total::ALL.len()],
         throttle_mask: vec![None; n],
-        xid_last: vec![None; n],
+        xids: vec![Vec::new(); n],
     };
     Series::new(samples.iter().map(|(at, _)| *at).collect(), columns)
 }
@@ -115,14 +115,12 @@ proptest! {
 }
 
 #[test]
-fn an_xid_counts_when_it_appears() {
-    let times: Vec<i64> = (0..10).map(|step| step * 10).collect();
-    let codes = [0, 0, 31, 31, 31, 31, 79, 79, 31, 0].map(Some);
+fn an_xid_came_between_two_scrapes() {
+    let appeared = [vec![48], vec![], vec![31, 79]];
     let xid = |code, after, until| Xid { code, after, until };
-    let expected = [xid(31, 10, 20), xid(79, 50, 60), xid(31, 70, 80)];
-    assert_eq!(super::xids(&times, &codes), expected);
-    // There at the first sample: its time is unknown.
-    assert_eq!(super::xids(&[0, 10], &[Some(48), Some(48)]), []);
-    // An exporter that leaves the field out while there is no error.
-    assert_eq!(super::xids(&[0, 10], &[None, Some(48)]), [xid(48, 0, 10)]);
+    let expected = [xid(48, -10, 0), xid(31, 10, 20), xid(79, 10, 20)];
+    assert_eq!(
+        super::xids(&[0, 10, 20], &[-10, 0, 10], &appeared),
+        expected
+    );
 }

@@ -50,7 +50,11 @@ fn of_device(samples: &[Sample], uuid: &str) -> Vec<Sample> {
         known.power = known.power.or(sample.power);
         known.energy = known.energy.or(sample.energy);
         known.mask = known.mask.or(sample.mask);
-        known.xid = known.xid.or(sample.xid);
+        for code in &sample.xids {
+            if !known.xids.contains(code) {
+                known.xids.push(*code);
+            }
+        }
     }
     by_time.into_values().collect()
 }
@@ -113,16 +117,22 @@ fn fill(row: &mut Row, all: &[Sample], start: i64, end: i64) {
             .collect::<Vec<_>>(),
     );
     row.energy = energy(all, start, end);
-    let codes = all.windows(2).filter(|pair| {
-        let (one, other) = (pair[0].xid.unwrap_or(0), pair[1].xid.unwrap_or(0));
-        one != other && other != 0 && pair[0].at < end && pair[1].at > start
+    let interval = usual(all);
+    let codes = (0..all.len()).filter(|place| {
+        let after = place
+            .checked_sub(1)
+            .map_or(all[*place].at - interval, |before| all[before].at);
+        after < end && all[*place].at > start
     });
-    row.xids = Some(
-        codes
-            .map(|pair| pair[1].xid.unwrap_or(0).to_string())
-            .collect::<Vec<_>>()
-            .join(","),
-    );
+    let codes = codes.flat_map(|place| all[place].xids.iter().map(i64::to_string));
+    row.xids = Some(codes.collect::<Vec<_>>().join(","));
+}
+
+/// Median of the steps.
+fn usual(all: &[Sample]) -> i64 {
+    let mut steps: Vec<i64> = all.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
+    steps.sort_unstable();
+    steps.get(steps.len() / 2).copied().unwrap_or(0)
 }
 
 fn energy(all: &[Sample], start: i64, end: i64) -> Option<f64> {
@@ -255,7 +265,7 @@ prop_compose! {
         clock in prop::option::of(1..4_u8),
         energy in prop::option::weighted(0.8, 0..50_u8),
         mask in prop::option::of(prop::sample::select(vec![0_i64, 1, 4, 0x40, 0x200])),
-        xid in prop::option::weighted(0.3, prop::sample::select(vec![0_i64, 31, 79])),
+        xids in prop::collection::vec(prop::sample::select(vec![31_i64, 48, 79]), 0..2),
     ) -> Sample {
         Sample {
             uuid: uuid(gpu),
@@ -264,7 +274,7 @@ prop_compose! {
             clock: clock.map(|clock| f64::from(clock) * 512.0),
             energy: energy.map(f64::from),
             mask,
-            xid,
+            xids,
             ..Sample::default()
         }
     }

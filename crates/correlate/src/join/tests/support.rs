@@ -3,10 +3,15 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringArray},
+    array::{
+        Array, ArrayRef, AsArray, Float64Array, Int64Array, ListBuilder, RecordBatch, StringArray,
+        StringBuilder,
+    },
     datatypes::{Float64Type, Int64Type},
 };
 use otlp::{SpanId, TraceId};
+
+use tables::samples::gpu::GpuField;
 
 use crate::join::{
     KeptRequest,
@@ -25,8 +30,7 @@ pub(crate) struct Sample {
     pub(crate) power: Option<f64>,
     pub(crate) energy: Option<f64>,
     pub(crate) mask: Option<i64>,
-    pub(crate) xid: Option<i64>,
-    pub(crate) nvlink_errors: Option<f64>,
+    pub(crate) xids: Vec<i64>,
 }
 
 /// A batch with the columns that the join reads.
@@ -34,38 +38,49 @@ pub(crate) fn batch(samples: &[Sample]) -> RecordBatch {
     let floats = |pick: &dyn Fn(&Sample) -> Option<f64>| -> ArrayRef {
         Arc::new(Float64Array::from_iter(samples.iter().map(pick)))
     };
-    let ints = |pick: &dyn Fn(&Sample) -> Option<i64>| -> ArrayRef {
-        Arc::new(Int64Array::from_iter(samples.iter().map(pick)))
+    let texts = |pick: &dyn Fn(&Sample) -> Option<String>| -> ArrayRef {
+        Arc::new(StringArray::from_iter(samples.iter().map(pick)))
     };
+    let mut xids = ListBuilder::new(StringBuilder::new());
+    for sample in samples {
+        sample
+            .xids
+            .iter()
+            .for_each(|code| xids.values().append_value(code.to_string()));
+        xids.append(true);
+    }
     let mut columns: Vec<(&str, ArrayRef)> = vec![
+        ("gpu_uuid", texts(&|sample| Some(sample.uuid.clone()))),
         (
-            "gpu_uuid",
-            Arc::new(StringArray::from_iter_values(
-                samples.iter().map(|sample| &sample.uuid),
+            "mig_instance",
+            texts(&|sample| sample.mig.map(|mig| mig.to_string())),
+        ),
+        (
+            "time_unix_nano",
+            Arc::new(Int64Array::from_iter(
+                samples.iter().map(|sample| Some(sample.at)),
             )),
         ),
-        ("mig_instance", ints(&|sample| sample.mig)),
-        ("time_unix_nano", ints(&|sample| Some(sample.at))),
-        ("throttle_mask", ints(&|sample| sample.mask)),
-        ("xid_last", ints(&|sample| sample.xid)),
+        (
+            GpuField::ThrottleMask.column(),
+            Arc::new(Int64Array::from_iter(
+                samples.iter().map(|sample| sample.mask),
+            )),
+        ),
+        ("xid_events", Arc::new(xids.finish())),
     ];
-    for gauge in Gauge::ALL {
+    for field in Gauge::ALL
+        .map(Gauge::field)
+        .into_iter()
+        .chain(Total::ALL.map(Total::field))
+    {
         columns.push((
-            gauge.column(),
-            match gauge {
-                Gauge::GpuUtil => floats(&|sample| sample.util),
-                Gauge::SmClock => floats(&|sample| sample.clock),
-                Gauge::Power => floats(&|sample| sample.power),
-                _ => floats(&|_| None),
-            },
-        ));
-    }
-    for total in Total::ALL {
-        columns.push((
-            total.column(),
-            match total {
-                Total::Energy => floats(&|sample| sample.energy),
-                Total::NvlinkErrors => floats(&|sample| sample.nvlink_errors),
+            field.column(),
+            match field {
+                GpuField::UtilPct => floats(&|sample| sample.util),
+                GpuField::SmClockMhz => floats(&|sample| sample.clock),
+                GpuField::PowerW => floats(&|sample| sample.power),
+                GpuField::EnergyTotalJ => floats(&|sample| sample.energy),
                 _ => floats(&|_| None),
             },
         ));
