@@ -19,6 +19,7 @@ mod reference;
 mod row;
 mod time;
 
+pub mod evidence;
 pub mod redact;
 pub mod requests;
 pub mod samples;
