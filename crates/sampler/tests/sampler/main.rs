@@ -21,5 +21,6 @@ mod duplicates;
 mod findings;
 mod lifecycle;
 mod oracle;
+mod reload;
 mod run;
 mod simulation;
