@@ -21,6 +21,7 @@ mod log;
 mod names;
 mod pressure;
 mod recovery;
+mod reload;
 #[cfg(test)]
 mod tests;
 
@@ -45,8 +46,10 @@ use crate::{
 
 use self::{
     carry::Carrying, index::Source, log::refusal, names::Names, pressure::Reminder,
-    recovery::DecidedAgain,
+    recovery::DecidedAgain, reload::ReloadReply,
 };
+
+pub use self::reload::Reloaded;
 
 /// Says whether a span describes a request to an engine, from its summary, scope and span bytes.
 pub type IsRequest = fn(&SpanSummary<'_>, scope: &[u8], span: &[u8]) -> bool;
@@ -87,6 +90,8 @@ pub(crate) enum Input {
     Synced(Result<(), wal::Error>),
     /// All tables have committed the releases through this sequence.
     Released(i64),
+    /// Other policies are in force from now on.
+    Reload(Box<sampler::Config>, ReloadReply),
     /// Nothing arrives any more.
     Shutdown,
 }
@@ -100,6 +105,8 @@ pub(crate) enum Effect<D: Disk = RealDisk> {
     Release(Plan),
     /// Sync the log on another thread, then give [`Input::Synced`].
     Sync(SyncHandle<D>),
+    /// Say what became of a reload.
+    Reloaded(ReloadReply, Result<Reloaded, sampler::Error>),
     /// The log is synced and nothing more will come.
     Stopped,
 }
@@ -160,6 +167,8 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     full_warning: Reminder,
     early_warning: Reminder,
     is_stopped: bool,
+    /// Undecided, but a reload could not read them back; the intake is closed then.
+    n_spans_unread: u64,
     /// Only while replaying.
     decided_again: DecidedAgain,
 }
@@ -212,6 +221,7 @@ impl<D: Disk> Ingest<D> {
             full_warning: Reminder::default(),
             early_warning: Reminder::default(),
             is_stopped: false,
+            n_spans_unread: 0,
             decided_again: DecidedAgain::default(),
         }
     }
@@ -242,6 +252,12 @@ impl<D: Disk> Ingest<D> {
                 self.settle(effects);
                 self.commit(sequence);
                 self.delete_committed();
+                self.refresh();
+            }
+            Input::Reload(config, reply) => {
+                self.settle(effects);
+                let reloaded = self.reload(&config);
+                effects(Effect::Reloaded(reply, reloaded));
                 self.refresh();
             }
             Input::Shutdown => {

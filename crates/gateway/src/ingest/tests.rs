@@ -6,5 +6,6 @@ mod damage;
 mod duplicates;
 mod harness;
 mod pressure;
+mod reload;
 mod route;
 mod sync;
