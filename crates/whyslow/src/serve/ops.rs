@@ -19,6 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::reload;
 use crate::config::Config;
 use crate::{maintain, store};
 
@@ -30,6 +31,7 @@ pub(super) struct Ops {
     pub(super) progress: Arc<gateway::Progress>,
     store: Arc<store::Metrics>,
     pub(super) maintenance: Arc<maintain::Metrics>,
+    pub(super) reloads: Arc<reload::Metrics>,
 }
 
 impl Ops {
@@ -39,6 +41,7 @@ impl Ops {
             progress: Arc::default(),
             store,
             maintenance: Arc::default(),
+            reloads: Arc::default(),
         }
     }
 
@@ -134,7 +137,10 @@ async fn ready(State(ops): State<Ops>) -> Response {
 async fn metrics(State(ops): State<Ops>) -> Response {
     let gateway = ops.gateway.get();
     let gateway = gateway.map(|gateway| gateway.metrics.render_prometheus());
-    let text = gateway.unwrap_or_default() + &ops.store.render() + &ops.maintenance.render();
+    let text = gateway.unwrap_or_default()
+        + &ops.store.render()
+        + &ops.maintenance.render()
+        + &ops.reloads.render();
     (
         [(
             header::CONTENT_TYPE,

@@ -91,6 +91,11 @@ impl Site {
         }
     }
 
+    /// Decides by other policies; the file must be written again.
+    pub(crate) fn deciding_by(self, policies: &'static str) -> Self {
+        Self { policies, ..self }
+    }
+
     /// Maintains the tables in the background; keeps rows for ever.
     pub(crate) fn maintaining_every(self, maintain_every: &'static str) -> Self {
         Self {
@@ -155,7 +160,12 @@ service:
 
     /// Starts a server here.
     pub(crate) fn serve(&self) -> Server {
-        Server::start(&self.write_config())
+        Server::start(&self.write_config(), &[])
+    }
+
+    /// Starts a server here that watches its file.
+    pub(crate) fn serve_watching(&self) -> Server {
+        Server::start(&self.write_config(), &["--watch"])
     }
 
     /// Starts a server and kills it, whether it is ready or not.
@@ -207,10 +217,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn start(config: &Path) -> Self {
+    fn start(config: &Path, args: &[&str]) -> Self {
         let mut child = whyslow()
             .args(["serve", "-c"])
             .arg(config)
+            .args(args)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -324,8 +335,13 @@ impl Server {
 
     /// SIGTERM.
     pub(crate) fn terminate(&self) {
+        self.signal("-TERM");
+    }
+
+    /// Sends a signal, as `kill` names it.
+    pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
-        succeed(Command::new("kill").args(["-TERM", &pid]));
+        succeed(Command::new("kill").args([signal, &pid]));
     }
 
     /// Waits for a line of the server's log.
