@@ -141,7 +141,8 @@ where
 /// Reads and forgets what is left of a refused body, at most `n_bytes_max`.
 ///
 /// A socket that is closed with unread bytes is reset, and the reset can overtake the answer: without this an
-/// HTTP/1.1 sender of a chunked body that is too large sees a broken connection instead of 413.
+/// HTTP/1.1 sender that writes all of its body first sees a broken connection instead of 413 or 401. The answer
+/// does not wait for it.
 pub(crate) async fn drain<B>(body: &mut B, n_bytes_max: u64, timeout: Duration)
 where
     B: http_body::Body<Data = Bytes> + Unpin,

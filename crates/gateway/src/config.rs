@@ -6,10 +6,13 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
+use transport::{Auth, Authenticators, Door, ServerTls};
 
 use crate::error::{Error, Result};
 
 /// Key paths, as errors and messages name them.
+pub(crate) const GRPC_KEY: &str = "receivers::otlp::protocols::grpc";
+pub(crate) const HTTP_KEY: &str = "receivers::otlp::protocols::http";
 pub(crate) const GRPC_ENDPOINT_KEY: &str = "receivers::otlp::protocols::grpc::endpoint";
 pub(crate) const HTTP_ENDPOINT_KEY: &str = "receivers::otlp::protocols::http::endpoint";
 
@@ -20,6 +23,8 @@ pub struct Config {
     pub otlp: Otlp,
     /// The section `intake`.
     pub intake: Intake,
+    /// The extensions that `auth` may name.
+    pub authenticators: Authenticators,
 }
 
 /// The OTLP receiver, keys as in the Collector.
@@ -59,6 +64,11 @@ impl Default for Protocols {
 pub struct Grpc {
     /// Address to listen on, `host:port`; port 0 takes a free one. Default `127.0.0.1:4317`.
     pub endpoint: String,
+    /// TLS, and the authorities of clients' certificates. Unset: plain text.
+    #[serde(deserialize_with = "named")]
+    pub tls: Option<ServerTls>,
+    /// What each request must prove. Unset: nothing.
+    pub auth: Option<Auth>,
     /// Largest message in MiB, before and after decompression. Default 64 (the OTLP specification's
     /// recommendation), at least 1, at most 1024.
     pub max_recv_msg_size_mib: u64,
@@ -115,6 +125,8 @@ impl Default for Grpc {
     fn default() -> Self {
         Grpc {
             endpoint: "127.0.0.1:4317".to_owned(),
+            tls: None,
+            auth: None,
             max_recv_msg_size_mib: 64,
             max_concurrent_streams: 256,
             keepalive: Keepalive::default(),
@@ -135,6 +147,11 @@ impl Grpc {
 pub struct Http {
     /// Address to listen on, `host:port`; port 0 takes a free one. Default `127.0.0.1:4318`.
     pub endpoint: String,
+    /// TLS, and the authorities of clients' certificates. Unset: plain text.
+    #[serde(deserialize_with = "named")]
+    pub tls: Option<ServerTls>,
+    /// What each request must prove. Unset: nothing.
+    pub auth: Option<Auth>,
     /// Largest body in bytes, before and after decompression. Default 67108864 (64 MiB), at least 1, at
     /// most 1 GiB.
     pub max_request_body_size: u64,
@@ -157,6 +174,8 @@ impl Default for Http {
     fn default() -> Self {
         Http {
             endpoint: "127.0.0.1:4318".to_owned(),
+            tls: None,
+            auth: None,
             max_request_body_size: 64 << 20,
             read_header_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(60),
@@ -286,7 +305,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidConfig`] names the key and what is wrong with it.
+    /// [`Error::InvalidConfig`] and [`Error::Door`] name the key and what is wrong with it.
     pub fn validate(&self) -> Result<()> {
         let Protocols { grpc, http } = &self.otlp.protocols;
         let (grpc, http) = (grpc.as_ref(), http.as_ref());
@@ -355,8 +374,20 @@ impl Config {
         ];
         match checks.into_iter().find(|(_, is_right, _)| !is_right) {
             Some((key, _, problem)) => Err(Error::InvalidConfig { key, problem }),
-            None => Ok(()),
+            None => self.validate_doors(),
         }
+    }
+
+    fn validate_doors(&self) -> Result<()> {
+        let Protocols { grpc, http } = &self.otlp.protocols;
+        let known = &self.authenticators;
+        if let Some(Grpc { tls, auth, .. }) = grpc {
+            Door::validate(GRPC_KEY, tls.as_ref(), auth.as_ref(), known).map_err(Error::Door)?;
+        }
+        if let Some(Http { tls, auth, .. }) = http {
+            Door::validate(HTTP_KEY, tls.as_ref(), auth.as_ref(), known).map_err(Error::Door)?;
+        }
+        Ok(())
     }
 
     /// The largest message of any protocol.

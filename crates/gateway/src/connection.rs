@@ -2,6 +2,7 @@
 //!
 //! | peer | cut after |
 //! | --- | --- |
+//! | does not end its TLS handshake | `tls.handshake_timeout` |
 //! | sends nothing, or an HTTP/1.1 head that does not end | `read_header_timeout` |
 //! | has no request open | `idle_timeout`, `max_connection_idle` |
 //! | sends a body that does not end | `intake.body_timeout` (in `body`) |
@@ -27,7 +28,8 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use tokio::{net::TcpStream, sync::watch, time};
-use tower::Service;
+use tower::Service as _;
+use transport::{Acceptor, HandshakeFailures, Stream};
 
 use crate::config;
 
@@ -163,23 +165,56 @@ enum End {
     Old { grace: Option<Duration> },
 }
 
+/// What a listener does with each of its connections.
+#[derive(Clone)]
+pub(crate) struct Service {
+    pub(crate) protocol: Protocol,
+    pub(crate) tls: Option<Arc<Acceptor>>,
+    pub(crate) router: Router,
+}
+
 /// Serves a connection to its end. When the listener stops, open requests finish for as long as it waits.
 pub(crate) async fn serve(
     stream: TcpStream,
-    protocol: Protocol,
-    router: Router,
+    service: Service,
     mut stop: watch::Receiver<bool>,
+    failures: &HandshakeFailures,
 ) {
     // Small answers must not wait for more bytes; a socket that cannot be told still works.
     stream.set_nodelay(true).ok();
-    tokio::select! {
-        readable = within(protocol.first_byte_timeout(), stream.readable()) => {
-            if readable.is_none() {
-                return;
-            }
-        }
+    let begun = tokio::select! {
+        begun = begin(stream, &service, failures) => begun,
         () = told_to(&mut stop) => return,
+    };
+    if let Some(stream) = begun {
+        serve_requests(stream, service, stop).await;
     }
+}
+
+/// Waits for the peer's first byte, or its whole handshake, within the time for it.
+async fn begin(
+    stream: TcpStream,
+    service: &Service,
+    failures: &HandshakeFailures,
+) -> Option<Stream> {
+    let Some(tls) = &service.tls else {
+        let first_byte = within(service.protocol.first_byte_timeout(), stream.readable());
+        return first_byte.await.map(|_| Stream::Plain(stream));
+    };
+    match tls.accept(stream).await {
+        Ok(stream) => Some(stream),
+        Err(error) => {
+            failures.count(error.reason);
+            tracing::debug!(error = crate::error::chain(&error), "connection ended");
+            None
+        }
+    }
+}
+
+async fn serve_requests(stream: Stream, service: Service, mut stop: watch::Receiver<bool>) {
+    let Service {
+        protocol, router, ..
+    } = service;
     let activity = Arc::new(Activity::default());
     let counted = {
         let activity = Arc::clone(&activity);

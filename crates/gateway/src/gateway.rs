@@ -11,28 +11,29 @@ use std::{
     time::Duration,
 };
 
-use sampler::Sampler;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task,
     time::MissedTickBehavior,
 };
-use wal::{RealDisk, SyncHandle, Wal};
+use transport::{Alpn, Door};
+use wal::{RealDisk, SyncHandle};
 
 use crate::{
     admission::{Budget, Gate},
     clock::Clock,
     config::{self, Config},
-    connection::Protocol,
+    connection::{Protocol, Service},
     error::{Error, Result},
+    export::{self, Cursor, Exporter, Queue},
     grpc::GrpcReceiver,
     http::HttpReceiver,
-    ingest::{Ingest, Input, IsRequest, Reloaded, Settings},
-    metrics::Metrics,
+    ingest::{Ingest, Input, IsRequest, Reloaded},
+    metrics::{Metrics, Transport},
     progress::Progress,
     receive::Edge,
-    record::{EXPORT_HEADER_BYTES, SpanWindow},
     release::{Plan, Release, Releaser},
+    replay::{Replayed, replay, window},
     server::{self, Listener},
     threads::{self, Outlets},
 };
@@ -45,9 +46,6 @@ const INPUTS_MAX: usize = 1024;
 
 /// Releases that wait for storage with their bytes in memory.
 const RELEASES_MAX: usize = 4;
-
-/// The largest decision record, with room to spare.
-const DECISION_BYTES_MAX: u64 = 8 << 20;
 
 /// What the gateway is started with.
 #[derive(Debug)]
@@ -62,8 +60,11 @@ pub struct Start {
     pub sampler: sampler::Config,
     /// Which spans describe a request to an engine.
     pub is_request: IsRequest,
-    /// The lowest sequence that every table has committed; 0 for none.
-    pub committed_through: i64,
+    /// The lowest sequence that every table has committed, 0 for none; `None` where there are no tables: no releases
+    /// come then.
+    pub committed_through: Option<i64>,
+    /// Where kept spans go beside the tables.
+    pub exporters: Vec<Exporter>,
     /// [`Clock::system`], or given time in tests.
     pub clock: Clock,
     /// Where the replay says how far it is.
@@ -79,7 +80,7 @@ pub struct Handle {
     pub http_addr: Option<SocketAddr>,
     /// Counters and gauges.
     pub metrics: Arc<Metrics>,
-    committed: Arc<AtomicI64>,
+    done: Arc<Done>,
     gate: Arc<Gate>,
     is_stopping: Arc<AtomicBool>,
     running: Arc<Mutex<Option<Running>>>,
@@ -107,11 +108,34 @@ struct Running {
     ticker: task::JoinHandle<()>,
     inputs: mpsc::Sender<Input>,
     threads: Vec<Joined>,
+    exporters: Vec<Joined>,
+}
+
+/// How far those are that take releases.
+#[derive(Debug)]
+struct Done {
+    /// `None`: there are no tables.
+    committed: Option<AtomicI64>,
+    queue: Arc<Queue>,
+}
+
+impl Done {
+    /// The last sequence that every table has; all, where there are none.
+    fn stored_through(&self) -> i64 {
+        let committed = self.committed.as_ref();
+        committed.map_or(i64::MAX, |committed| committed.load(Ordering::Acquire))
+    }
+
+    /// The last sequence that nobody needs any more.
+    fn through(&self) -> i64 {
+        self.stored_through().min(self.queue.done_through())
+    }
 }
 
 /// Starts the gateway: opens and replays the log, then listens.
 ///
-/// Releases come in order of their sequence, first those of an earlier run that are not committed. The
+/// Releases come in order of their sequence, first those of an earlier run that are not committed; the exporters
+/// take theirs from the log. The
 /// receiver must be emptied until it gives `None`, which it does after [`Handle::shutdown`].
 ///
 /// # Errors
@@ -120,7 +144,6 @@ struct Running {
 pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
     start.config.validate()?;
     let config = start.config.clone();
-    let committed_through = start.committed_through;
     let clock = start.clock.clone();
     let metrics = Arc::new(Metrics::default());
     let gate = Arc::new(Gate::default());
@@ -131,8 +154,13 @@ pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
 
     let (plans, planned) = std_mpsc::channel();
     let (syncs, sync_handles) = std_mpsc::channel();
-    let outlets = Outlets { plans, syncs };
-    let (ingest, outlets) = {
+    let outlets = Outlets::new(plans, syncs);
+    let Replayed {
+        ingest,
+        outlets,
+        stored_through,
+        exporters,
+    } = {
         let (metrics, gate) = (Arc::clone(&metrics), Arc::clone(&gate));
         let replayed = move || replay(start, metrics, gate, outlets);
         let ended = |_| Error::ThreadEnded { name: "replay" };
@@ -145,13 +173,19 @@ pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
         reader: ingest.reader(),
     };
     spawn_release(planned, releaser, release_sender, &gate, &metrics)?;
+    let queue = Arc::clone(&outlets.queue);
+    let grace = config.intake.shutdown_timeout;
+    let exporters = spawn_exporters(exporters, &ingest, &queue, grace, (&gate, &metrics))?;
     let threads = vec![
         spawn_ingest(ingest, input_receiver, clock.clone(), outlets, &gate)?,
         spawn_sync(sync_handles, inputs.clone(), &gate)?,
     ];
 
-    let committed = Arc::new(AtomicI64::new(committed_through));
-    let ticker = task::spawn(tick(inputs.clone(), Arc::clone(&committed)));
+    let done = Arc::new(Done {
+        committed: stored_through.map(AtomicI64::new),
+        queue,
+    });
+    let ticker = task::spawn(tick(inputs.clone(), Arc::clone(&done)));
     let edge = Arc::new(Edge {
         inputs: inputs.clone(),
         budget: Budget::new(config.intake.bytes_in_flight_max),
@@ -168,86 +202,19 @@ pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
         ticker,
         inputs,
         threads,
+        exporters,
     };
     let running = Arc::new(Mutex::new(Some(running)));
     let handle = Handle {
         grpc_addr,
         http_addr,
         metrics,
-        committed,
+        done,
         gate,
         is_stopping: Arc::default(),
         running,
     };
     Ok((handle, releases))
-}
-
-/// Opens the log and feeds it to a new core.
-fn replay(
-    start: Start,
-    metrics: Arc<Metrics>,
-    gate: Arc<Gate>,
-    outlets: Outlets,
-) -> Result<(Ingest, Outlets)> {
-    let Start {
-        config,
-        mut log,
-        folder,
-        sampler,
-        is_request,
-        committed_through,
-        clock: _,
-        progress,
-    } = start;
-    let sampler = Sampler::new(&sampler).map_err(Error::Sampler)?;
-    let record_bytes = config
-        .message_bytes_max()
-        .saturating_add(EXPORT_HEADER_BYTES as u64);
-    let record_bytes = u32::try_from(record_bytes.max(DECISION_BYTES_MAX)).unwrap_or(u32::MAX);
-    log.record_bytes_max = log.record_bytes_max.max(record_bytes);
-    let opened = match folder {
-        Some(folder) => Wal::open_in(folder, log),
-        None => Wal::open(log, RealDisk),
-    };
-    let (wal, recovery) = opened.map_err(|source| Error::Log {
-        operation: "open",
-        source,
-    })?;
-    if recovery.n_records > 0 {
-        tracing::info!(
-            n_records = recovery.n_records,
-            record_bytes = recovery.record_bytes,
-            "replaying the log"
-        );
-    }
-    if recovery.torn_bytes > 0 {
-        tracing::warn!(
-            torn_bytes = recovery.torn_bytes,
-            "the last process stopped while it wrote: the torn end of the log was cut off, \
-             nothing that was acknowledged was in it"
-        );
-    }
-    let settings = Settings {
-        window: window(&config),
-        sync: config.intake.sync_policy(),
-        log_bytes_max: config.intake.log_bytes_max,
-        pending_heap_bytes_max: config.intake.pending_heap_bytes_max,
-        release_backlog_spans_max: config.intake.release_backlog_spans_max,
-        shutdown: config.intake.shutdown,
-        is_request,
-    };
-    let mut ingest = Ingest::new(wal, sampler, settings, metrics, gate);
-    ingest.recover(committed_through, &progress, &mut |effect| {
-        outlets.perform(effect);
-    })?;
-    Ok((ingest, outlets))
-}
-
-fn window(config: &Config) -> SpanWindow {
-    SpanWindow {
-        age_max: config.intake.span_age_max,
-        ahead_max: config.intake.span_ahead_max,
-    }
 }
 
 /// A thread that a shutdown waits for.
@@ -286,20 +253,56 @@ fn spawn_release(
     threads::spawn("release", Arc::clone(gate), work).map(drop)
 }
 
-/// The bound sockets.
+fn spawn_exporters(
+    exporters: Vec<(Exporter, Cursor<RealDisk>)>,
+    ingest: &Ingest,
+    queue: &Arc<Queue>,
+    grace: Duration,
+    (gate, metrics): (&Arc<Gate>, &Arc<Metrics>),
+) -> Result<Vec<Joined>> {
+    let mut threads = Vec::with_capacity(exporters.len());
+    for (idx, (exporter, cursor)) in exporters.into_iter().enumerate() {
+        let running = export::Running {
+            metrics: metrics.exporting.add(queue, &exporter.id),
+            exporter,
+            idx,
+            cursor,
+            queue: Arc::clone(queue),
+            grace,
+        };
+        let releaser = Releaser {
+            reader: ingest.reader(),
+        };
+        threads.push(("export", export::spawn(running, releaser, gate)?));
+    }
+    Ok(threads)
+}
+
+/// The bound sockets, and what is asked at each.
 struct Listeners {
-    grpc: Option<Listener>,
-    http: Option<Listener>,
+    grpc: Option<(Listener, Door)>,
+    http: Option<(Listener, Door)>,
 }
 
 async fn bind(config: &Config) -> Result<Listeners> {
     let protocols = &config.otlp.protocols;
+    let known = &config.authenticators;
     let grpc = match &protocols.grpc {
-        Some(grpc) => Some(Listener::bind(config::GRPC_ENDPOINT_KEY, &grpc.endpoint).await?),
+        Some(grpc) => {
+            let (tls, auth) = (grpc.tls.as_ref(), grpc.auth.as_ref());
+            let door = Door::open(config::GRPC_KEY, tls, auth, known, Alpn::Http2);
+            let listener = Listener::bind(config::GRPC_ENDPOINT_KEY, &grpc.endpoint);
+            Some((listener.await?, door.map_err(Error::Door)?))
+        }
         None => None,
     };
     let http = match &protocols.http {
-        Some(http) => Some(Listener::bind(config::HTTP_ENDPOINT_KEY, &http.endpoint).await?),
+        Some(http) => {
+            let (tls, auth) = (http.tls.as_ref(), http.auth.as_ref());
+            let door = Door::open(config::HTTP_KEY, tls, auth, known, Alpn::Http1);
+            let listener = Listener::bind(config::HTTP_ENDPOINT_KEY, &http.endpoint);
+            Some((listener.await?, door.map_err(Error::Door)?))
+        }
         None => None,
     };
     Ok(Listeners { grpc, http })
@@ -307,7 +310,9 @@ async fn bind(config: &Config) -> Result<Listeners> {
 
 impl Listeners {
     fn addrs(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
-        let addr = |listener: &Option<Listener>| listener.as_ref().map(|listener| listener.addr);
+        let addr = |listener: &Option<(Listener, Door)>| {
+            listener.as_ref().map(|(listener, _)| listener.addr)
+        };
         (addr(&self.grpc), addr(&self.http))
     }
 
@@ -323,40 +328,57 @@ impl Listeners {
             grace: config.intake.shutdown_timeout,
         };
         let mut servers = Vec::new();
-        if let (Some(listener), Some(grpc)) = (self.grpc, &config.otlp.protocols.grpc) {
-            let receiver = GrpcReceiver::new(Arc::clone(edge), grpc.limit_bytes(), body_timeout);
-            let (router, metrics) = (receiver.router(), Arc::clone(&edge.metrics));
-            let protocol = Protocol::of_grpc(grpc);
-            let serving = listener.serve(protocol, router, stopping.clone(), limits, metrics);
+        let mut spawn = |listener: Listener, transport, service| {
+            let (stop, metrics) = (stopping.clone(), Arc::clone(&edge.metrics));
+            let serving = listener.serve(transport, service, stop, limits, metrics);
             servers.push(task::spawn(serving));
+        };
+        if let (Some((listener, door)), Some(grpc)) = (self.grpc, &config.otlp.protocols.grpc) {
+            let (tls, limit_bytes) = (door.tls.clone(), grpc.limit_bytes());
+            let receiver = GrpcReceiver::new(Arc::clone(edge), door, limit_bytes, body_timeout);
+            let service = Service {
+                protocol: Protocol::of_grpc(grpc),
+                tls,
+                router: receiver.router(),
+            };
+            spawn(listener, Transport::Grpc, service);
         }
-        if let (Some(listener), Some(http)) = (self.http, &config.otlp.protocols.http) {
-            let receiver = HttpReceiver::new(Arc::clone(edge), http, body_timeout);
-            let (router, metrics) = (receiver.router(), Arc::clone(&edge.metrics));
-            let protocol = Protocol::of_http(http);
-            let serving = listener.serve(protocol, router, stopping.clone(), limits, metrics);
-            servers.push(task::spawn(serving));
+        if let (Some((listener, door)), Some(http)) = (self.http, &config.otlp.protocols.http) {
+            let tls = door.tls.clone();
+            let receiver = HttpReceiver::new(Arc::clone(edge), door, http, body_timeout);
+            let service = Service {
+                protocol: Protocol::of_http(http),
+                tls,
+                router: receiver.router(),
+            };
+            spawn(listener, Transport::Http, service);
         }
         servers
     }
 }
 
-/// Gives the core its ticks, and tells it what storage has committed since the last one.
-async fn tick(inputs: mpsc::Sender<Input>, committed: Arc<AtomicI64>) {
+/// Gives the core its ticks, and tells it what was stored and sent since the last one.
+async fn tick(inputs: mpsc::Sender<Input>, done: Arc<Done>) {
     let mut interval = tokio::time::interval(TICK_INTERVAL);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told = committed.load(Ordering::Acquire);
+    let (mut stored, mut through) = (done.stored_through(), done.through());
     loop {
         interval.tick().await;
-        let now_committed = committed.load(Ordering::Acquire);
-        if now_committed > told {
-            told = now_committed;
-            if inputs.send(Input::Released(told)).await.is_err() {
+        let (now_stored, now_through) = (done.stored_through(), done.through());
+        let mut told = Vec::with_capacity(3);
+        if now_stored > stored {
+            stored = now_stored;
+            told.push(Input::Stored(stored));
+        }
+        if now_through > through {
+            through = now_through;
+            told.push(Input::Released(through));
+        }
+        told.push(Input::Tick);
+        for input in told {
+            if inputs.send(input).await.is_err() {
                 return;
             }
-        }
-        if inputs.send(Input::Tick).await.is_err() {
-            return;
         }
     }
 }
@@ -364,14 +386,16 @@ async fn tick(inputs: mpsc::Sender<Input>, committed: Arc<AtomicI64>) {
 impl Handle {
     /// Says that every table has committed the releases through `sequence`. Their part of the log may go.
     pub fn committed(&self, sequence: i64) {
-        self.committed.fetch_max(sequence, Ordering::AcqRel);
+        if let Some(committed) = &self.done.committed {
+            committed.fetch_max(sequence, Ordering::AcqRel);
+        }
     }
 
     /// Puts other policies in force, for undecided traces too; see [`Reloaded`] for what it costs.
     ///
     /// # Errors
     ///
-    /// [`Error::Sampler`] for a configuration that [`Sampler::new`] refuses: the policies of before stay in force.
+    /// [`Error::Sampler`] for a configuration that [`sampler::Sampler::new`] refuses: the policies of before stay in force.
     /// [`Error::ThreadEnded`] after a shutdown.
     pub async fn reload(&self, sampler: sampler::Config) -> Result<Reloaded> {
         let inputs = {
@@ -419,6 +443,7 @@ impl Handle {
             ticker,
             inputs,
             threads,
+            exporters,
         }) = running
         else {
             return Ok(());
@@ -432,17 +457,23 @@ impl Handle {
         }
         self.gate.stop();
         ticker.abort();
-        let told = self.committed.load(Ordering::Acquire);
+        let told = self.done.through();
         let ended = |_| Error::ThreadEnded { name: "ingest" };
         inputs.send(Input::Released(told)).await.map_err(ended)?;
         inputs.send(Input::Shutdown).await.map_err(ended)?;
         drop(inputs);
-        for (name, thread) in threads {
-            let joined = task::spawn_blocking(move || thread.join()).await;
-            if !matches!(joined, Ok(Ok(()))) {
-                return Err(Error::ThreadEnded { name });
-            }
-        }
-        Ok(())
+        join(threads).await?;
+        self.done.queue.close();
+        join(exporters).await
     }
+}
+
+async fn join(threads: Vec<Joined>) -> Result<()> {
+    for (name, thread) in threads {
+        let joined = task::spawn_blocking(move || thread.join()).await;
+        if !matches!(joined, Ok(Ok(()))) {
+            return Err(Error::ThreadEnded { name });
+        }
+    }
+    Ok(())
 }

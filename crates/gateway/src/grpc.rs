@@ -22,6 +22,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use otlp::{export::Signal, reply::Encoding};
+use transport::Door;
 
 use crate::{
     body::{self, Compression},
@@ -41,14 +42,21 @@ const GRPC_STATUS: &str = "grpc-status";
 #[derive(Debug)]
 pub(crate) struct GrpcReceiver {
     edge: Arc<Edge>,
+    door: Door,
     limit_bytes: u64,
     body_timeout: Duration,
 }
 
 impl GrpcReceiver {
-    pub(crate) fn new(edge: Arc<Edge>, limit_bytes: u64, body_timeout: Duration) -> GrpcReceiver {
+    pub(crate) fn new(
+        edge: Arc<Edge>,
+        door: Door,
+        limit_bytes: u64,
+        body_timeout: Duration,
+    ) -> GrpcReceiver {
         GrpcReceiver {
             edge,
+            door,
             limit_bytes,
             body_timeout,
         }
@@ -109,16 +117,21 @@ async fn export(State(receiver): State<Arc<GrpcReceiver>>, request: Request) -> 
         *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         return response;
     }
-    let Some(signal) = signal(head.uri.path()) else {
-        return failure(&Refusal::UnknownPath);
+    let signal = signal(head.uri.path());
+    let outcome = match (receiver.door.check(&head.headers), signal) {
+        (Err(why), _) => Err(Refusal::Unauthenticated(why)),
+        (Ok(()), None) => Err(Refusal::UnknownPath),
+        (Ok(()), Some(signal)) => receiver.receive(signal, &head.headers, &mut body).await,
     };
-    let outcome = receiver.receive(signal, &head.headers, &mut body).await;
-    receiver
-        .edge
-        .count_answer(Transport::Grpc, signal, &outcome);
-    match outcome {
-        Ok(accepted) => success(signal, &accepted),
-        Err(refusal) => failure(&refusal),
+    if let Some(signal) = signal {
+        receiver
+            .edge
+            .count_answer(Transport::Grpc, signal, &outcome);
+    }
+    match (outcome, signal) {
+        (Ok(accepted), Some(signal)) => success(signal, &accepted),
+        (Err(refusal), _) => failure(&refusal),
+        (Ok(_), None) => failure(&Refusal::UnknownPath),
     }
 }
 

@@ -13,6 +13,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use otlp::{export::Signal, reply::Encoding};
+use transport::Door;
 
 use crate::{
     body::{self, Compression},
@@ -26,6 +27,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct HttpReceiver {
     edge: Arc<Edge>,
+    door: Door,
     paths: [(String, Signal); 3],
     limit_bytes: u64,
     body_timeout: Duration,
@@ -34,6 +36,7 @@ pub(crate) struct HttpReceiver {
 impl HttpReceiver {
     pub(crate) fn new(
         edge: Arc<Edge>,
+        door: Door,
         config: &config::Http,
         body_timeout: Duration,
     ) -> HttpReceiver {
@@ -44,6 +47,7 @@ impl HttpReceiver {
         ];
         HttpReceiver {
             edge,
+            door,
             paths,
             limit_bytes: config.max_request_body_size,
             body_timeout,
@@ -94,16 +98,56 @@ impl HttpReceiver {
             })
             .await
     }
+
+    /// Takes what is left of a refused body off the wire, beside the answer and after it.
+    fn forget(&self, mut body: Body, is_waiting: bool) {
+        let n_bytes_max = self.limit_bytes.saturating_mul(2);
+        let is_hopeless = http_body::Body::size_hint(&body).lower() > n_bytes_max;
+        if !is_waiting && !is_hopeless && !http_body::Body::is_end_stream(&body) {
+            let timeout = self.body_timeout;
+            tokio::spawn(async move { body::drain(&mut body, n_bytes_max, timeout).await });
+        }
+    }
+
+    fn failure(&self, encoding: Encoding, refusal: &Refusal) -> Response {
+        let outward = refusal.outward();
+        let message = refusal.to_string();
+        let body =
+            otlp::reply::status(encoding, outward.grpc.into(), &message, outward.retry_after);
+        let mut response = answer(outward.http, encoding, body);
+        let headers = response.headers_mut();
+        if let Some(delay) = outward.retry_after {
+            headers.insert(
+                header::RETRY_AFTER,
+                HeaderValue::from(delay.as_secs().max(1)),
+            );
+        }
+        if let (Refusal::Unauthenticated(_), Some(tokens)) = (refusal, &self.door.tokens) {
+            headers.insert(header::WWW_AUTHENTICATE, tokens.challenge());
+        }
+        if matches!(refusal, Refusal::WrongVerb) {
+            headers.insert(header::ALLOW, HeaderValue::from_static("POST"));
+        }
+        if matches!(refusal, Refusal::UnknownEncoding) {
+            headers.insert(
+                header::ACCEPT_ENCODING,
+                HeaderValue::from_static(Compression::ACCEPTED),
+            );
+        }
+        response
+    }
 }
 
 async fn export(State(receiver): State<Arc<HttpReceiver>>, request: Request) -> Response {
     let (head, mut body) = request.into_parts();
     let encoding = media_type(&head.headers);
     let signal = receiver.signal(head.uri.path());
-    let outcome = match (signal, &head.method) {
-        (None, _) => Err(Refusal::UnknownPath),
-        (Some(_), method) if method != Method::POST => Err(Refusal::WrongVerb),
-        (Some(signal), _) => {
+    let proved = receiver.door.check(&head.headers);
+    let outcome = match (proved, signal, &head.method) {
+        (Err(why), _, _) => Err(Refusal::Unauthenticated(why)),
+        (Ok(()), None, _) => Err(Refusal::UnknownPath),
+        (Ok(()), Some(_), method) if method != Method::POST => Err(Refusal::WrongVerb),
+        (Ok(()), Some(signal), _) => {
             receiver
                 .receive(signal, encoding, &head.headers, &mut body)
                 .await
@@ -116,17 +160,13 @@ async fn export(State(receiver): State<Arc<HttpReceiver>>, request: Request) -> 
     }
     if outcome.is_err() && head.version < Version::HTTP_2 {
         let is_waiting = head.headers.contains_key(header::EXPECT);
-        let drained_max = receiver.limit_bytes.saturating_mul(2);
-        let is_hopeless = http_body::Body::size_hint(&body).lower() > drained_max;
-        if !is_waiting && !is_hopeless {
-            body::drain(&mut body, drained_max, receiver.body_timeout).await;
-        }
+        receiver.forget(body, is_waiting);
     }
     let encoding = encoding.unwrap_or(Encoding::Json);
     match (outcome, signal) {
         (Ok(accepted), Some(signal)) => success(signal, encoding, &accepted),
-        (Err(refusal), _) => failure(encoding, &refusal),
-        (Ok(_), None) => failure(encoding, &Refusal::UnknownPath),
+        (Err(refusal), _) => receiver.failure(encoding, &refusal),
+        (Ok(_), None) => receiver.failure(encoding, &Refusal::UnknownPath),
     }
 }
 
@@ -147,30 +187,6 @@ fn success(signal: Signal, encoding: Encoding, accepted: &Accepted) -> Response 
     let message = accepted.message.as_deref();
     let body = otlp::reply::export_response(signal, encoding, accepted.n_rejected, message);
     answer(StatusCode::OK, encoding, body)
-}
-
-fn failure(encoding: Encoding, refusal: &Refusal) -> Response {
-    let outward = refusal.outward();
-    let message = refusal.to_string();
-    let body = otlp::reply::status(encoding, outward.grpc.into(), &message, outward.retry_after);
-    let mut response = answer(outward.http, encoding, body);
-    let headers = response.headers_mut();
-    if let Some(delay) = outward.retry_after {
-        headers.insert(
-            header::RETRY_AFTER,
-            HeaderValue::from(delay.as_secs().max(1)),
-        );
-    }
-    if matches!(refusal, Refusal::WrongVerb) {
-        headers.insert(header::ALLOW, HeaderValue::from_static("POST"));
-    }
-    if matches!(refusal, Refusal::UnknownEncoding) {
-        headers.insert(
-            header::ACCEPT_ENCODING,
-            HeaderValue::from_static(Compression::ACCEPTED),
-        );
-    }
-    response
 }
 
 fn answer(status: StatusCode, encoding: Encoding, body: Vec<u8>) -> Response {

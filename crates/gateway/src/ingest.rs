@@ -88,8 +88,10 @@ pub(crate) enum Input {
     Tick,
     /// The sync that an effect asked for has ended.
     Synced(Result<(), wal::Error>),
-    /// All tables have committed the releases through this sequence.
+    /// All tables have committed the releases through this sequence, and exporters have sent them.
     Released(i64),
+    /// All tables have committed the releases through this sequence.
+    Stored(i64),
     /// Other policies are in force from now on.
     Reload(Box<sampler::Config>, ReloadReply),
     /// Nothing arrives any more.
@@ -124,6 +126,8 @@ pub(crate) struct Settings {
     pub(crate) release_backlog_spans_max: u64,
     pub(crate) shutdown: Shutdown,
     pub(crate) is_request: IsRequest,
+    /// Are there exporters, for which kept spans are listed in the log?
+    pub(crate) is_exporting: bool,
 }
 
 /// The core.
@@ -158,6 +162,8 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     unsynced: VecDeque<(Position, Plan)>,
     /// Recorded, not committed; in order.
     uncommitted: VecDeque<Uncommitted>,
+    /// Storage has committed the releases through this one; exporters may be behind.
+    stored: i64,
     /// Carried forward, and still held at their old places; in order.
     carrying: VecDeque<Carrying>,
     carrying_holds: Holds,
@@ -214,6 +220,7 @@ impl<D: Disk> Ingest<D> {
             last_decision: None,
             unsynced: VecDeque::new(),
             uncommitted: VecDeque::new(),
+            stored: 0,
             carrying: VecDeque::new(),
             carrying_holds: Holds::default(),
             sync: SyncState::default(),
@@ -258,6 +265,10 @@ impl<D: Disk> Ingest<D> {
                 self.settle(effects);
                 let reloaded = self.reload(&config);
                 effects(Effect::Reloaded(reply, reloaded));
+                self.refresh();
+            }
+            Input::Stored(sequence) => {
+                self.stored = self.stored.max(sequence);
                 self.refresh();
             }
             Input::Shutdown => {
@@ -371,8 +382,9 @@ impl<D: Disk> Ingest<D> {
         (self.wal.flushed_position(), outcome)
     }
 
-    /// Takes what storage has committed.
+    /// Takes what storage has committed and exporters have sent.
     fn commit(&mut self, sequence: i64) {
+        self.stored = self.stored.max(sequence);
         while let Some(release) = self
             .uncommitted
             .pop_front_if(|release| release.sequence <= sequence)

@@ -1,5 +1,5 @@
 //! The gateway: OTLP comes in, is in the log before it is acknowledged, is decided per trace, and goes on
-//! as releases.
+//! as releases to storage and through exporters to other backends.
 //!
 //! The route, in the order of the modules: `server` accepts connections and `connection` serves each, `grpc` and `http` read bodies
 //! (`body`, `admission`) into the shared edge (`receive`), which checks them and hands them to the intake
@@ -31,9 +31,12 @@ mod holds;
 mod ingest;
 mod record;
 mod release;
+mod replay;
 mod threads;
 
-#[cfg(feature = "testing")]
+pub mod export;
+
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 mod clock;

@@ -21,8 +21,14 @@ use std::{
 use otlp::export::{Checked, Signal};
 use sampler::{Decided, Decision, PolicyCounts, Sampler, Stats};
 use tonic::Code;
+use transport::HandshakeFailures;
 
-use crate::status::{Refusal, RefusedReason};
+use crate::{
+    export::Exporting,
+    status::{Refusal, RefusedReason},
+};
+
+pub(crate) use self::text::Text;
 
 /// How an export came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +189,9 @@ pub struct Metrics {
     pub(crate) sampler_heap_bytes: AtomicU64,
     pub(crate) connections: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
+    handshakes_failed: [HandshakeFailures; 2],
     is_unhealthy: AtomicU64,
+    pub(crate) exporting: Exporting,
 }
 
 impl Metrics {
@@ -239,6 +247,11 @@ impl Metrics {
             &self.exports[transport as usize][signal_idx(signal)][code as usize],
             1,
         );
+    }
+
+    /// Failed TLS handshakes of one listener.
+    pub(crate) fn handshakes_failed(&self, transport: Transport) -> &HandshakeFailures {
+        &self.handshakes_failed[transport as usize]
     }
 
     pub(crate) fn count_checked(&self, signal: Signal, checked: &Checked) {

@@ -15,6 +15,14 @@
 //! sequence  kind u8 (6)             nothing new: the decision record that held it may be deleted
 //!           sequence i64            the last release sequence
 //!
+//! kept      kind u8 (7)             spans that a release keeps; only where there are exporters, before the decision
+//!           sequence i64            of the release; one whose decision does not follow counts for nothing
+//!           previous u64            position of the part before this one, 0 for none
+//!           n_spans u64             of the release, through this part
+//!           n_bytes u64             of the spans of its kept traces
+//!           n_handles u32           at most 65,536
+//!             position u64, offset u32
+//!
 //! decision  kind u8 (4)
 //!           sequence i64            release sequence: from 1, without gaps
 //!           decided_unix_nano u64
@@ -37,6 +45,8 @@
 //! followed may be gone with its segment, and without the handle it would start a trace of its own. The same
 //! holds for a copy of a span of a decided trace.
 
+mod kept;
+
 use std::{sync::Arc, time::Duration};
 
 use otlp::{
@@ -45,12 +55,15 @@ use otlp::{
 };
 use sampler::{Decision, SpanHandle, Trigger};
 
+pub(crate) use self::kept::{KEPT_PER_RECORD_MAX, Kept};
+
 /// Bytes before the body of an export.
 pub(crate) const EXPORT_HEADER_BYTES: usize = 9;
 
 const KIND_DECISION: u8 = 4;
 const KIND_CARRIED: u8 = 5;
 const KIND_SEQUENCE: u8 = 6;
+const KIND_KEPT: u8 = 7;
 const NO_POLICY: u16 = u16::MAX;
 
 /// Which span times are accepted, relative to the time of receipt; so a replay accepts what was accepted.
@@ -117,6 +130,7 @@ pub(crate) enum Record<'a> {
     },
     /// The last release sequence.
     Sequence(i64),
+    Kept(Kept),
 }
 
 /// What one release decided.
@@ -166,6 +180,7 @@ impl<'a> Record<'a> {
             2 => Signal::Metrics,
             3 => Signal::Logs,
             KIND_DECISION => return DecisionRecord::read(reader).map(Record::Decision),
+            KIND_KEPT => return Kept::read(reader).map(Record::Kept),
             KIND_CARRIED => {
                 let received_unix_nano = u64::from_le_bytes(reader.array()?);
                 let body = reader.bytes;

@@ -152,6 +152,18 @@ pub(crate) struct Plan {
     pub(crate) decided_unix_nano: u64,
     pub(crate) traces: Vec<PlannedTrace>,
     pub(crate) late: Vec<LateSpan>,
+    /// For the exporters.
+    pub(crate) kept: Option<KeptList>,
+}
+
+/// Where the spans are listed that a release keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeptList {
+    /// Of the last part of the list.
+    pub(crate) position: Position,
+    pub(crate) n_spans: u64,
+    /// Of the spans of kept traces; late ones are not counted.
+    pub(crate) n_bytes: u64,
 }
 
 /// A decided trace with the names that the sampler knows.
@@ -324,7 +336,9 @@ impl<D: Disk> Releaser<D> {
                 bytes,
                 received_unix_nano,
             }),
-            Ok(record::Record::Decision(_) | record::Record::Sequence(_)) => Err(Error::Record {
+            Ok(
+                record::Record::Decision(_) | record::Record::Sequence(_) | record::Record::Kept(_),
+            ) => Err(Error::Record {
                 position,
                 problem: "is a decision where an export was indexed",
             }),

@@ -2,13 +2,12 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::Router;
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 
 use crate::{
-    connection::{self, Protocol, told_to},
+    connection::{self, Service, told_to},
     error::{Error, Result},
-    metrics::{self, Metrics},
+    metrics::{self, Metrics, Transport},
 };
 
 /// Pause after a failed accept: the usual cause, no free file descriptor, passes only with time.
@@ -54,8 +53,8 @@ impl Listener {
     /// for peers that have nothing to say.
     pub(crate) async fn serve(
         self,
-        protocol: Protocol,
-        service: Router,
+        transport: Transport,
+        service: Service,
         mut stop: watch::Receiver<bool>,
         limits: Limits,
         metrics: Arc<Metrics>,
@@ -85,7 +84,11 @@ impl Listener {
                     is_over = false;
                     metrics::add(&metrics.connections, 1);
                     let (service, stop) = (service.clone(), stop.clone());
-                    connections.spawn(connection::serve(stream, protocol, service, stop));
+                    let metrics = Arc::clone(&metrics);
+                    connections.spawn(async move {
+                        let failures = metrics.handshakes_failed(transport);
+                        connection::serve(stream, service, stop, failures).await;
+                    });
                 }
                 Err(error) => {
                     tracing::warn!(addr = %self.addr, %error, "connection not accepted");

@@ -6,6 +6,7 @@
 //! | bad gRPC framing | `INTERNAL` | 400 | no |
 //! | too large, before or after inflating | `RESOURCE_EXHAUSTED` without `RetryInfo` | 413 | no |
 //! | media type or encoding not known | `UNIMPLEMENTED` | 415 | no |
+//! | no token, or a wrong one | `UNAUTHENTICATED` | 401 with `WWW-Authenticate` | no |
 //! | path or method not known | `UNIMPLEMENTED` | 404 | no |
 //! | wrong verb | `UNIMPLEMENTED` | 405 | no |
 //! | over a limit of the intake | `UNAVAILABLE` with `RetryInfo` | 429 with `Retry-After` | yes |
@@ -21,6 +22,7 @@ use std::{fmt, time::Duration};
 
 use http::StatusCode;
 use tonic::Code;
+use transport::Unauthenticated;
 
 /// How long a refused sender is asked to wait. Decisions and deletions happen many times a second, so that
 /// a longer pause would leave capacity unused.
@@ -29,6 +31,8 @@ pub(crate) const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Why an export was not accepted.
 #[derive(Debug)]
 pub(crate) enum Refusal {
+    /// A token is asked for, and the request has none that is known.
+    Unauthenticated(Unauthenticated),
     /// The bytes are not an export request of this signal.
     Malformed(otlp::Error),
     /// The compressed body cannot be inflated.
@@ -84,6 +88,7 @@ impl Refusal {
     /// The one mapping to gRPC and HTTP.
     pub(crate) fn outward(&self) -> Outward {
         let (grpc, http, retry_after) = match self {
+            Refusal::Unauthenticated(_) => (Code::Unauthenticated, StatusCode::UNAUTHORIZED, None),
             Refusal::Malformed(_) | Refusal::BadCompression(_) => {
                 (Code::InvalidArgument, StatusCode::BAD_REQUEST, None)
             }
@@ -126,6 +131,7 @@ impl Refusal {
     /// The reason under which it is counted.
     pub(crate) fn reason(&self) -> RefusedReason {
         match self {
+            Refusal::Unauthenticated(_) => RefusedReason::Unauthenticated,
             Refusal::Malformed(_) | Refusal::BadCompression(_) | Refusal::BadFrame(_) => {
                 RefusedReason::Malformed
             }
@@ -148,6 +154,7 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Refusal::Unauthenticated(error) => write!(f, "{error}"),
             Refusal::Malformed(error) => write!(f, "malformed export request: {error}"),
             Refusal::BadCompression(error) => write!(f, "body cannot be inflated: {error}"),
             Refusal::BadFrame(what) => write!(f, "malformed gRPC message: {what}"),
@@ -190,6 +197,7 @@ impl fmt::Display for Refusal {
 /// The closed set of reasons under which refused exports and spans are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefusedReason {
+    Unauthenticated,
     Malformed,
     TooLarge,
     Unsupported,
@@ -203,7 +211,8 @@ pub(crate) enum RefusedReason {
 }
 
 impl RefusedReason {
-    pub(crate) const ALL: [RefusedReason; 10] = [
+    pub(crate) const ALL: [RefusedReason; 11] = [
+        RefusedReason::Unauthenticated,
         RefusedReason::Malformed,
         RefusedReason::TooLarge,
         RefusedReason::Unsupported,
@@ -218,6 +227,7 @@ impl RefusedReason {
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
+            RefusedReason::Unauthenticated => "unauthenticated",
             RefusedReason::Malformed => "malformed",
             RefusedReason::TooLarge => "too_large",
             RefusedReason::Unsupported => "unsupported",

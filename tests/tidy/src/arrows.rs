@@ -6,16 +6,17 @@ use std::collections::BTreeSet;
 use crate::tree::{files, read};
 
 /// Crate and the crates of ours that it may use.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("otlp", &[]),
     ("wal", &[]),
+    ("transport", &[]),
     ("sampler", &["otlp"]),
     ("tables", &["otlp"]),
     ("correlate", &["otlp", "tables"]),
     ("lake", &["tables"]),
-    ("gateway", &["otlp", "sampler", "wal"]),
-    ("query", &["correlate", "lake", "tables"]),
-    ("loadgen", &["otlp"]),
+    ("gateway", &["otlp", "sampler", "transport", "wal"]),
+    ("query", &["correlate", "lake", "tables", "transport"]),
+    ("loadgen", &["otlp", "transport"]),
     (
         "whyslow",
         &[
@@ -27,6 +28,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
             "query",
             "sampler",
             "tables",
+            "transport",
             "wal",
         ],
     ),

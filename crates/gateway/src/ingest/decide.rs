@@ -1,15 +1,15 @@
 //! Deciding: what is due becomes a decision record, then a release.
 
-use sampler::Decided;
-use wal::Disk;
+use sampler::{Decided, Decision, SpanHandle};
+use wal::{Disk, Position};
 
 use crate::{
     config::SyncPolicy,
     holds::SegmentCounter,
     ingest::{Effects, Ingest, Uncommitted},
     metrics,
-    record::{DecidedTrace, DecisionRecord, LateSpan},
-    release::{Plan, PlannedTrace},
+    record::{DecidedTrace, DecisionRecord, KEPT_PER_RECORD_MAX, Kept, LateSpan},
+    release::{KeptList, Plan, PlannedTrace},
 };
 
 /// Traces of one release. Bounds the work between two inputs and what a release holds in memory.
@@ -79,16 +79,18 @@ impl<D: Disk> Ingest<D> {
         let mut bytes = Vec::new();
         record.write(&mut bytes);
         let is_synced_first = self.settings.sync == SyncPolicy::Always;
-        let appended = self.wal.append(&[&bytes]).and_then(|position| {
+        let kept = self.append_kept(sequence, n_traces, n_late);
+        let appended = kept.and_then(|kept| {
+            let position = self.wal.append(&[&bytes])?;
             if is_synced_first {
                 self.wal.sync()?;
             } else {
                 self.wal.flush()?;
             }
-            Ok(position)
+            Ok((position, kept))
         });
         match appended {
-            Ok(position) => {
+            Ok((position, kept)) => {
                 self.last_decision = Some(position);
                 let decided: Vec<Decided> = self.unrecorded.drain(..n_traces).collect();
                 let late: Vec<LateSpan> = self.late.drain(..n_late).collect();
@@ -98,7 +100,10 @@ impl<D: Disk> Ingest<D> {
                     self.metrics.count_decided(decided, policy);
                 }
                 self.metrics.set_policies(&self.sampler);
-                let plan = self.plan(sequence, now_unix_nano, decided, late);
+                let plan = Plan {
+                    kept,
+                    ..self.plan(sequence, now_unix_nano, decided, late)
+                };
                 self.hold_until_committed(&plan);
                 self.unsynced.push_back((position, plan));
                 self.hand_on_synced(effects);
@@ -143,7 +148,55 @@ impl<D: Disk> Ingest<D> {
             decided_unix_nano,
             traces,
             late,
+            kept: None,
         }
+    }
+
+    /// Lists the spans that the next release keeps, for the exporters; nothing without exporters.
+    ///
+    /// The list stands in front of the decision record, so a decision that is in the log has its list. It is sorted
+    /// by place: so each export of the log is read once, and its spans share their resource.
+    fn append_kept(
+        &mut self,
+        sequence: i64,
+        n_traces: usize,
+        n_late: usize,
+    ) -> wal::Result<Option<KeptList>> {
+        if !self.settings.is_exporting {
+            return Ok(None);
+        }
+        let mut handles: Vec<SpanHandle> = Vec::new();
+        let mut n_bytes = 0_u64;
+        let traces = self.unrecorded.iter().take(n_traces);
+        for trace in traces.filter(|trace| trace.decision == Decision::Sampled) {
+            handles.extend(trace.spans.iter().map(|span| span.handle));
+            n_bytes = n_bytes.saturating_add(trace.summary.n_bytes);
+        }
+        let late = self.late.iter().take(n_late);
+        let late = late.filter(|late| late.decision == Decision::Sampled);
+        handles.extend(late.map(|late| late.handle));
+        handles.sort_unstable();
+        let mut list = None;
+        let (mut previous, mut n_spans) = (Position::MIN, 0_u64);
+        for part in handles.chunks(KEPT_PER_RECORD_MAX) {
+            n_spans = n_spans.saturating_add(part.len() as u64);
+            let kept = Kept {
+                sequence,
+                previous,
+                n_spans,
+                n_bytes,
+                handles: part.to_vec(),
+            };
+            let mut bytes = Vec::new();
+            kept.write(&mut bytes);
+            previous = self.wal.append(&[&bytes])?;
+            list = Some(KeptList {
+                position: previous,
+                n_spans,
+                n_bytes,
+            });
+        }
+        Ok(list)
     }
 
     /// The spans of a release go on holding their segments.

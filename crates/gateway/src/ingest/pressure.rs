@@ -16,7 +16,7 @@ use wal::Disk;
 
 use crate::{
     holds::SegmentCounter,
-    ingest::{Ingest, decide::TRACES_PER_RELEASE_MAX},
+    ingest::{Ingest, Uncommitted, decide::TRACES_PER_RELEASE_MAX},
     metrics,
     status::Overload,
 };
@@ -80,7 +80,7 @@ impl<D: Disk> Ingest<D> {
     pub(super) fn refresh(&mut self) {
         let log_bytes = self.wal.bytes_on_disk();
         metrics::set(&self.metrics.log_bytes, log_bytes);
-        let backlog = self.n_uncommitted_spans();
+        let backlog = self.n_unstored_spans();
         metrics::set(&self.metrics.release_backlog_spans, backlog);
         self.show_pending();
         let heap_bytes = self.sampler.stats().pending_heap_bytes;
@@ -98,12 +98,19 @@ impl<D: Disk> Ingest<D> {
     }
 
     pub(super) fn n_uncommitted_spans(&self) -> u64 {
-        let segments = self
-            .uncommitted
-            .iter()
-            .flat_map(|release| &release.segments);
-        segments.fold(0, |sum, (_, n_spans)| sum.saturating_add(*n_spans))
+        n_spans(self.uncommitted.iter())
     }
+
+    /// What waits for storage; an exporter that is behind holds the log and nothing in memory.
+    fn n_unstored_spans(&self) -> u64 {
+        let latest = self.uncommitted.iter().rev();
+        n_spans(latest.take_while(|release| release.sequence > self.stored))
+    }
+}
+
+fn n_spans<'a>(releases: impl Iterator<Item = &'a Uncommitted>) -> u64 {
+    let segments = releases.flat_map(|release| &release.segments);
+    segments.fold(0, |sum, (_, n_spans)| sum.saturating_add(*n_spans))
 }
 
 /// The part of the log from the first undecided span on.

@@ -4,6 +4,7 @@ mod carry;
 mod crash;
 mod damage;
 mod duplicates;
+mod exporting;
 mod harness;
 mod pressure;
 mod reload;

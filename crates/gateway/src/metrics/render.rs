@@ -33,6 +33,7 @@ impl Metrics {
         self.render_policies(&mut text);
         self.render_as_collector(&mut text);
         self.render_release(&mut text);
+        self.exporting.render(&mut text);
         text.into_string()
     }
 
@@ -77,6 +78,19 @@ impl Metrics {
             "Connections closed at once, because there were too many.",
             load(&self.connections_refused),
         );
+        text.counter(
+            "gateway_handshakes_failed_total",
+            "TLS handshakes of senders that came to nothing.",
+        );
+        for transport in Transport::ALL {
+            for (reason, n_handshakes) in self.handshakes_failed(transport).counts() {
+                let labels = [
+                    ("transport", transport.as_str()),
+                    ("reason", reason.as_str()),
+                ];
+                text.sample("gateway_handshakes_failed_total", &labels, n_handshakes);
+            }
+        }
         text.single_counter(
             "gateway_body_bytes_total",
             "Bytes of accepted export requests, uncompressed protobuf.",

@@ -127,7 +127,7 @@ impl<D: Disk> Stepped<D> {
             ..
         } = &mut stepped;
         ingest.recover(
-            setup.committed_through,
+            Some(setup.committed_through),
             &Progress::default(),
             &mut |effect| {
                 perform(effect, plans, syncs);

@@ -64,7 +64,8 @@ pub(crate) fn start_of(config: Config, folder: &TempDir, now: &Arc<AtomicU64>) -
         folder: None,
         sampler: serde_saphyr::from_str(sampler).unwrap(),
         is_request,
-        committed_through: 0,
+        committed_through: Some(0),
+        exporters: Vec::new(),
         clock: Clock::given(move || now.load(Ordering::SeqCst)),
         progress: Arc::default(),
     }
@@ -177,17 +178,39 @@ impl Fixture {
         body: impl Into<Bytes>,
         compression: Option<CompressionEncoding>,
     ) -> Result<Bytes, Status> {
-        let mut client = tonic::client::Grpc::new(self.channel().await);
-        if let Some(compression) = compression {
-            client = client.send_compressed(compression);
-        }
-        client.ready().await.unwrap();
-        let path = http::uri::PathAndQuery::from_static(path);
-        let response = client
-            .unary(tonic::Request::new(body.into()), path, RawCodec)
-            .await?;
-        Ok(response.into_inner())
+        export_over(self.channel().await, path, body, compression).await
     }
+}
+
+/// Exports over this channel; the reply's bytes.
+pub(crate) async fn export_over(
+    channel: Channel,
+    path: &'static str,
+    body: impl Into<Bytes>,
+    compression: Option<CompressionEncoding>,
+) -> Result<Bytes, Status> {
+    export_with(channel, path, &HeaderMap::new(), body, compression).await
+}
+
+/// The same, with more headers.
+pub(crate) async fn export_with(
+    channel: Channel,
+    path: &'static str,
+    headers: &HeaderMap,
+    body: impl Into<Bytes>,
+    compression: Option<CompressionEncoding>,
+) -> Result<Bytes, Status> {
+    let mut client = tonic::client::Grpc::new(channel);
+    if let Some(compression) = compression {
+        client = client.send_compressed(compression);
+    }
+    let path = http::uri::PathAndQuery::from_static(path);
+    let mut request = tonic::Request::new(body.into());
+    request.metadata_mut().as_mut().extend(headers.clone());
+    let no_answer = |error: tonic::transport::Error| Status::unavailable(error.to_string());
+    client.ready().await.map_err(no_answer)?;
+    let response = client.unary(request, path, RawCodec).await?;
+    Ok(response.into_inner())
 }
 
 /// An HTTP answer.

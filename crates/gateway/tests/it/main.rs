@@ -13,3 +13,7 @@ mod lifecycle;
 mod limits;
 #[cfg(test)]
 mod overload;
+#[cfg(test)]
+mod tls;
+#[cfg(test)]
+mod tokens;

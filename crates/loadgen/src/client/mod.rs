@@ -14,7 +14,6 @@ mod grpc;
 mod http;
 mod reply;
 mod retry;
-mod retry_after;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +23,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use otlp::export::Signal;
+use otlp::reply::Reply;
 use tokio::sync::Semaphore;
 
 use crate::Result;
@@ -123,13 +123,6 @@ pub struct Client {
 enum Transport {
     Grpc(grpc::Transport),
     Http(http::Transport),
-}
-
-/// An accepted export as the server reports it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Reply {
-    n_rejected: u64,
-    message: Option<String>,
 }
 
 impl Client {

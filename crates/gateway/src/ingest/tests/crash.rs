@@ -16,7 +16,7 @@ use super::harness::{ALL, Setup, Sim, T0, TestSpan, child, number_of, print, req
 use crate::{config::SyncPolicy, ingest::Input, release::Release};
 
 /// What the scenario does, in order.
-enum Step {
+pub(super) enum Step {
     Send(Vec<TestSpan>),
     TickAfter(u64),
     Commit(i64),
@@ -27,7 +27,7 @@ enum Step {
 const OTHER: &str = "{decision_wait: 5s, decision_wait_after_root_received: 1s, \
      policies: [{name: other, type: always_sample}]}";
 
-fn scenario() -> Vec<Step> {
+pub(super) fn scenario() -> Vec<Step> {
     let mut steps = Vec::new();
     // Enough traces to fill segments, decided in three releases, with late spans of decided traces.
     for trace in 1..=20 {
@@ -68,7 +68,7 @@ struct Seen {
 }
 
 /// A trace stays open while others fill the log many times, so that it is carried forward.
-fn long_trace() -> Vec<Step> {
+pub(super) fn long_trace() -> Vec<Step> {
     let mut steps = vec![Step::Send(vec![
         child(1, 0x11, 0x10),
         request(1, 0x12, 0x10),
@@ -307,13 +307,14 @@ fn a_power_failure_between_syncs_repeats_nothing() {
 }
 
 /// Small enough for the log to be over a quarter of its limit all the time.
-const CARRYING: Setup = Setup {
+pub(super) const CARRYING: Setup = Setup {
     policies: ALL,
     segment_bytes: 4096,
     sync: SyncPolicy::Interval(Duration::from_secs(1)),
     shutdown: crate::config::Shutdown::Keep,
     log_bytes_max: 24 * 1024,
     pending_heap_bytes_max: u64::MAX,
+    is_exporting: false,
 };
 
 #[test]

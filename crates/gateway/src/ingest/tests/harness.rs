@@ -16,6 +16,7 @@ use wal::{Wal, sim::SimDisk};
 use crate::{
     admission::{Budget, Gate},
     config::{Shutdown, SyncPolicy},
+    export::Queue,
     ingest::{Effect, Ingest, Input, Request, Settings},
     metrics::{Conservation, Metrics},
     progress::Progress,
@@ -131,6 +132,7 @@ pub(super) struct Setup {
     pub(super) shutdown: Shutdown,
     pub(super) log_bytes_max: u64,
     pub(super) pending_heap_bytes_max: u64,
+    pub(super) is_exporting: bool,
 }
 
 impl Default for Setup {
@@ -142,6 +144,7 @@ impl Default for Setup {
             shutdown: Shutdown::Keep,
             log_bytes_max: u64::MAX,
             pending_heap_bytes_max: u64::MAX,
+            is_exporting: false,
         }
     }
 }
@@ -154,6 +157,7 @@ pub(super) struct Sim {
     pub(super) releases: Vec<Release>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) gate: Arc<Gate>,
+    queue: Arc<Queue>,
     releaser: Releaser<SimDisk>,
     budget: Budget,
 }
@@ -169,6 +173,18 @@ impl Sim {
         disk: SimDisk,
         committed_through: i64,
         now: u64,
+    ) -> crate::Result<Sim> {
+        let queue = Arc::new(Queue::new(Vec::new()));
+        Sim::open_with(setup, disk, Some(committed_through), now, queue)
+    }
+
+    /// The same with exporters, who find releases in the queue.
+    pub(super) fn open_with(
+        setup: Setup,
+        disk: SimDisk,
+        committed_through: Option<i64>,
+        now: u64,
+        queue: Arc<Queue>,
     ) -> crate::Result<Sim> {
         let config = wal::Config {
             segment_bytes: setup.segment_bytes,
@@ -190,6 +206,7 @@ impl Sim {
             release_backlog_spans_max: u64::MAX,
             shutdown: setup.shutdown,
             is_request,
+            is_exporting: setup.is_exporting,
         };
         let (metrics, gate) = (Arc::new(Metrics::default()), Arc::new(Gate::default()));
         let sampler = Sampler::new(&config).unwrap();
@@ -211,6 +228,7 @@ impl Sim {
             releases: Vec::new(),
             metrics,
             gate,
+            queue,
             releaser,
             budget,
         };
@@ -288,6 +306,13 @@ impl Sim {
         self.perform(effects);
     }
 
+    /// A reader of the log, as each exporter has one.
+    pub(super) fn releaser(&self) -> Releaser<SimDisk> {
+        Releaser {
+            reader: self.ingest.reader(),
+        }
+    }
+
     pub(super) fn conservation(&self) -> Conservation {
         let conservation = self.metrics.conservation();
         assert!(conservation.is_conserved(), "{conservation:#?}");
@@ -301,6 +326,7 @@ impl Sim {
                     reply.send(outcome).ok();
                 }
                 Effect::Release(plan) => {
+                    self.queue.push(plan.sequence, plan.kept);
                     // A stopped disk cannot be read; the release is repeated by the next process.
                     if let Ok(release) = self.releaser.release(plan) {
                         self.releases.push(release);

@@ -1,0 +1,5 @@
+//! Both sides against each other, over real sockets.
+
+mod bearer;
+mod handshake;
+mod settings;
