@@ -118,14 +118,34 @@ fn describe(name: &str, loaded: &Loaded) -> String {
             policy::describe(&policy.policy_type)
         ));
     }
-    line(format!("  redact    {}", redaction(&config.redact)));
+    let elsewhere = match config.exporters.as_slice() {
+        [] => "",
+        _ if config.is_redacting => "; so for every exporter",
+        _ => "; other backends get spans as they came, because the pipeline has no `redact`",
+    };
     line(format!(
-        "  store     Delta tables at {}, committed every {:?} or {}",
-        config.lake.path,
-        config.lake.commit_interval,
-        show::text::bytes(config.lake.commit_bytes)
+        "  redact    {}{elsewhere}",
+        redaction(&config.redact)
     ));
-    line(maintenance(&config.lake.maintenance));
+    match &config.lake {
+        Some(lake) => {
+            line(format!(
+                "  store     Delta tables at {}, committed every {:?} or {}",
+                lake.path,
+                lake.commit_interval,
+                show::text::bytes(lake.commit_bytes)
+            ));
+            line(maintenance(&lake.maintenance));
+        }
+        None => line("  store     nothing: the pipeline has no exporter `lake`".to_owned()),
+    }
+    for exporter in &config.exporters {
+        line(format!(
+            "  export    `{}`: {}",
+            exporter.id,
+            exporter.describe()
+        ));
+    }
     match &config.query {
         Some(query) => line(format!(
             "  query     SQL, /healthz, /readyz and /metrics on http://{}",
@@ -226,7 +246,7 @@ note: `processors::tail_sampling::policies[0]::probabilistic::sampling_percentag
     fn a_file_that_is_refused_for_something_else_is_read_as_far_as_it_goes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("collector.yaml");
-        std::fs::write(&path, PROCESSORS.replace("EXPORTER", "otlphttp")).unwrap();
+        std::fs::write(&path, PROCESSORS.replace("EXPORTER", "kafka")).unwrap();
         let error = config::load(Some(&path)).unwrap_err();
         let sections = config::review(Some(&path)).unwrap();
         assert_eq!(

@@ -4,7 +4,10 @@
 //! OTLP -> gateway: receive, append to the log, acknowledge, index, decide, read back
 //!      -> store: rows of spans, traces, requests; visible to SQL at once
 //!      -> lake: Parquet and one Delta commit per table and interval -> the log may go
+//!      -> exporters: kept spans to other backends                  -> the log may go
 //! SQL  -> query: committed files and rows in memory
+//!
+//! Without the exporter `lake` there is no store, no lake and no SQL: a gateway in front of other backends.
 //!
 //! Beside the route: commits of others are looked for, and the tables maintained.
 //! ```
@@ -12,6 +15,7 @@
 //! Only three things flow backwards: the reply to the client, the release of the log after a commit,
 //! and backpressure.
 
+mod exporters;
 mod instance;
 mod ops;
 mod reload;
@@ -27,7 +31,7 @@ use lake::{Lake, Location, Mode};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
-use crate::config::{self, Config, Warning};
+use crate::config::{self, Config, LakeExporter, Warning};
 use crate::maintain;
 use crate::store::Store;
 
@@ -109,15 +113,23 @@ pub(crate) fn tell(warnings: &[Warning]) {
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) gateway: Handle,
-    pub(crate) engine: Arc<query::Engine>,
     pub(crate) query_addr: Option<SocketAddr>,
     health_addr: Option<SocketAddr>,
-    tables: String,
+    /// `None`: nothing is stored here.
+    tables: Option<Tables>,
+    exporters: Vec<String>,
+    servers: Vec<ops::Server>,
+    reloads: Arc<reload::Metrics>,
+}
+
+/// What runs for the tables.
+#[derive(Debug)]
+struct Tables {
+    place: String,
+    engine: Arc<query::Engine>,
     store: JoinHandle<()>,
     refresher: JoinHandle<()>,
     maintainer: JoinHandle<()>,
-    servers: Vec<ops::Server>,
-    reloads: Arc<reload::Metrics>,
 }
 
 impl Service {
@@ -128,26 +140,29 @@ impl Service {
         let folder = wal::Folder::lock(log_directory, wal::RealDisk)
             .context("open the log (`extensions::write_ahead_log::directory`)")?;
         let instance = instance::read_or_create(log_directory)?;
-        let location = Location::parse(&config.lake.path)?;
-        let tables = location.root_url().to_string();
-        let lake = Lake::open(&location, &tables::all(), Mode::Create)
-            .await
-            .with_context(|| format!("open the tables at {tables}"))?;
-        let lake = Arc::new(lake);
 
         // 9. commit <- 7. tables, 8. correlate
-        let store = Store::open(&lake, &instance, config.lake.clone(), &config.redact).await?;
-        let store_metrics = store.metrics();
+        let stored = match &config.lake {
+            Some(exporter) => Some(open_tables(exporter, &instance, &config.redact).await?),
+            None => None,
+        };
+        let committed_through = stored.as_ref().map(|(_, store)| store.committed_through());
 
         // 10. query, before the rest: it answers, and says how far the replay is, while that runs
-        let engine_config = config.query.clone().unwrap_or_default();
-        let engine = Arc::new(query::Engine::new(Arc::clone(&lake), &engine_config)?);
-        let refresher = tokio::spawn(refresh(Arc::clone(&lake)));
-        let ops = ops::Ops::new(store_metrics);
-        let listeners = ops::listen(&config, &engine, &ops).await?;
+        let engine = match &stored {
+            Some((lake, _)) => {
+                let config = config.query.clone().unwrap_or_default();
+                Some(Arc::new(query::Engine::new(Arc::clone(lake), &config)?))
+            }
+            None => None,
+        };
+        let store_metrics = stored.as_ref().map(|(_, store)| store.metrics());
+        let ops = ops::Ops::new(store_metrics.unwrap_or_default());
+        let listeners = ops::listen(&config, engine.as_ref(), &ops).await?;
 
-        // 1. receive, 2. admit, 3. append, 4. index, 5. decide, 6. release
+        // 1. receive, 2. admit, 3. append, 4. index, 5. decide, 6. release, also to other backends
         let (gateway, releases) = gateway::start(Start {
+            exporters: exporters::open(&config)?,
             config: config.gateway,
             log: wal::Config {
                 segment_bytes: config.log.segment_bytes,
@@ -156,32 +171,46 @@ impl Service {
             folder: Some(folder),
             sampler: config.sampler,
             is_request: correlate::is_request_span,
-            committed_through: store.committed_through(),
+            committed_through,
             clock: Clock::system(),
             progress: Arc::clone(&ops.progress),
         })
         .await?;
         ops.started(gateway.clone());
-        let store = tokio::spawn(store.run(releases, gateway.clone()));
 
-        let maintainer = tokio::spawn(maintain::forever(
-            Arc::clone(&lake),
-            config.lake,
-            instance,
-            Arc::clone(&ops.maintenance),
-        ));
+        let tables = match (stored, engine, config.lake) {
+            (Some((lake, store)), Some(engine), Some(exporter)) => Some(Tables {
+                place: exporter.path.clone(),
+                engine,
+                store: tokio::spawn(store.run(releases, gateway.clone())),
+                refresher: tokio::spawn(refresh(Arc::clone(&lake))),
+                maintainer: tokio::spawn(maintain::forever(
+                    lake,
+                    exporter,
+                    instance,
+                    Arc::clone(&ops.maintenance),
+                )),
+            }),
+            _ => None,
+        };
         Ok(Self {
             gateway,
-            engine,
             query_addr: listeners.query_addr,
             health_addr: listeners.health_addr,
             tables,
-            store,
-            refresher,
-            maintainer,
+            exporters: config
+                .exporters
+                .into_iter()
+                .map(|exporter| exporter.id)
+                .collect(),
             servers: listeners.servers,
             reloads: ops.reloads,
         })
+    }
+
+    /// What answers SQL; `None` where nothing is stored.
+    pub(crate) fn engine(&self) -> Option<&Arc<query::Engine>> {
+        self.tables.as_ref().map(|tables| &tables.engine)
     }
 
     /// Says where everything is.
@@ -193,7 +222,8 @@ impl Service {
             otlp_http = addr(self.gateway.http_addr),
             query = addr(self.query_addr),
             health_check = addr(self.health_addr),
-            tables = self.tables,
+            tables = self.tables.as_ref().map_or("none", |tables| &tables.place),
+            exporters = self.exporters.join(", "),
             "ready"
         );
     }
@@ -202,17 +232,35 @@ impl Service {
     /// handed on.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         let stopped = self.gateway.shutdown().await;
-        self.store
-            .await
-            .context("the exporter `lake` ended early")?;
-        self.refresher.abort();
-        // What it is in the middle of is safe to cut.
-        self.maintainer.abort();
+        if let Some(tables) = self.tables {
+            tables
+                .store
+                .await
+                .context("the exporter `lake` ended early")?;
+            tables.refresher.abort();
+            // What it is in the middle of is safe to cut.
+            tables.maintainer.abort();
+        }
         for server in self.servers {
             server.stop(QUERY_GRACE).await;
         }
         stopped.context("stop the gateway")
     }
+}
+
+/// Opens the tables, and what turns releases into their rows.
+async fn open_tables(
+    exporter: &LakeExporter,
+    instance: &str,
+    redact: &tables::redact::Config,
+) -> anyhow::Result<(Arc<Lake>, Store)> {
+    let location = Location::parse(&exporter.path)?;
+    let lake = Lake::open(&location, &tables::all(), Mode::Create)
+        .await
+        .with_context(|| format!("open the tables at {}", location.root_url()))?;
+    let lake = Arc::new(lake);
+    let store = Store::open(&lake, instance, exporter.clone(), redact).await?;
+    Ok((lake, store))
 }
 
 async fn refresh(lake: Arc<Lake>) {

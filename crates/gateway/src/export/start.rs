@@ -149,10 +149,12 @@ impl<D: Disk> Cursors<D> {
             cursors.push(match cursor {
                 Some(cursor) => cursor,
                 None => {
-                    tracing::info!(
-                        exporter = id,
-                        "a new exporter gets what is decided from now on"
-                    );
+                    if last_sequence > 0 {
+                        tracing::info!(
+                            exporter = id,
+                            "a new exporter gets what is decided from now on"
+                        );
+                    }
                     Cursor::create(&disk, &directory, &file_name(&id), last)?
                 }
             });

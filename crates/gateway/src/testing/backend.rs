@@ -107,6 +107,11 @@ impl Backend {
         self.state().script.extend(answers);
     }
 
+    /// Keeps no requests from now on, only counts.
+    pub fn forget_bodies(&self) {
+        self.state().keeps_bodies = false;
+    }
+
     /// Closes the port and every connection.
     pub fn down(&self) {
         let serving = self

@@ -238,9 +238,9 @@ fn what_is_not_built_or_not_there_is_said() {
     for (yaml, expected) in [
         (
             format!(
-                "{all}exporters: {{lake: , debug: }}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}}}\nservice: {{pipelines: {{traces: {{receivers: [otlp], exporters: [lake, debug]}}}}}}"
+                "{all}exporters: {{lake: , loadbalancing: }}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}}}\nservice: {{pipelines: {{traces: {{receivers: [otlp], exporters: [lake, loadbalancing]}}}}}}"
             ),
-            "the exporter `debug` is not built yet",
+            "the exporter `loadbalancing` is not built yet",
         ),
         (
             format!("{all}exporters: {{lake: }}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}}}\n"),

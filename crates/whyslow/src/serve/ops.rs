@@ -75,7 +75,7 @@ pub(super) struct Listeners {
 /// Serves SQL and these answers where the configuration says so.
 pub(super) async fn listen(
     config: &Config,
-    engine: &Arc<query::Engine>,
+    engine: Option<&Arc<query::Engine>>,
     ops: &Ops,
 ) -> anyhow::Result<Listeners> {
     let mut listeners = Listeners {
@@ -83,7 +83,7 @@ pub(super) async fn listen(
         health_addr: None,
         servers: Vec::new(),
     };
-    if let Some(query) = &config.query {
+    if let (Some(query), Some(engine)) = (&config.query, engine) {
         let listener = bind("extensions::query::endpoint", &query.endpoint.to_string()).await?;
         listeners.query_addr = Some(listener.local_addr()?);
         let router = query::router(Arc::clone(engine)).merge(router(ops.clone()));
@@ -113,14 +113,24 @@ fn router(ops: Ops) -> Router {
         .with_state(ops)
 }
 
-/// The Collector's `health_check` extension: one path.
+/// The Collector's `health_check` extension, and what else is asked: without SQL this is the only place.
 fn health_router(path: &str, ops: Ops) -> Router {
     let path = if path.starts_with('/') {
         path.to_owned()
     } else {
         format!("/{path}")
     };
-    Router::new().route(&path, get(ready)).with_state(ops)
+    let mut routes = Router::new().route(&path, get(ready));
+    for (name, route) in [
+        ("/healthz", get(|| async { "ok\n" })),
+        ("/readyz", get(ready)),
+        ("/metrics", get(metrics)),
+    ] {
+        if name != path {
+            routes = routes.route(name, route);
+        }
+    }
+    routes.with_state(ops)
 }
 
 async fn ready(State(ops): State<Ops>) -> Response {

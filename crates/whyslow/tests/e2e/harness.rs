@@ -61,6 +61,8 @@ pub(crate) struct Site {
     /// More keys of `intake`, each with a comma before it.
     intake: &'static str,
     maintain_every: &'static str,
+    /// Exporters instead of `lake`, as a section.
+    exporters: Option<String>,
 }
 
 impl Site {
@@ -74,6 +76,15 @@ impl Site {
             intake: "",
             // Captures grow older than rows are kept by default.
             maintain_every: "0s",
+            exporters: None,
+        }
+    }
+
+    /// Stores nothing; these exporters take what is kept.
+    pub(crate) fn exporting(self, exporters: String) -> Self {
+        Self {
+            exporters: Some(exporters),
+            ..self
         }
     }
 
@@ -123,9 +134,28 @@ impl Site {
             shutdown,
             intake,
             maintain_every,
+            exporters,
             ..
         } = self;
         let root = self.path().display();
+        let lake = format!(
+            "  lake:
+    path: '{root}/tables'
+    commit_interval: 200ms
+    maintenance:
+      interval: {maintain_every}
+      retention_days: {{spans: 0, traces: 0, requests: 0}}
+"
+        );
+        let (exporters, answers) = match exporters {
+            Some(exporters) => (exporters, "health_check"),
+            None => (&lake, "query"),
+        };
+        let ids = exporters
+            .lines()
+            .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+        let ids = ids.filter_map(|line| line.trim().split_once(':').map(|(id, _)| id));
+        let ids = ids.collect::<Vec<_>>().join(", ");
         let yaml = format!(
             "receivers:
   otlp:
@@ -137,20 +167,14 @@ processors:
     decision_wait: {decision_wait}
     policies:
 {policies}exporters:
-  lake:
-    path: '{root}/tables'
-    commit_interval: 200ms
-    maintenance:
-      interval: {maintain_every}
-      retention_days: {{spans: 0, traces: 0, requests: 0}}
-extensions:
-  query: {{endpoint: '127.0.0.1:0'}}
+{exporters}extensions:
+  {answers}: {{endpoint: '127.0.0.1:0'}}
   intake: {{span_age_max: 876000h, shutdown: {shutdown}{intake}}}
   write_ahead_log: {{directory: '{root}/log', segment_bytes: 1048576}}
 service:
-  extensions: [query, intake, write_ahead_log]
+  extensions: [{answers}, intake, write_ahead_log]
   pipelines:
-    traces: {{receivers: [otlp], processors: [tail_sampling], exporters: [lake]}}
+    traces: {{receivers: [otlp], processors: [tail_sampling], exporters: [{ids}]}}
 "
         );
         let path = self.path().join("pipeline.yaml");
@@ -214,6 +238,8 @@ pub(crate) struct Server {
     pub(crate) grpc: String,
     pub(crate) http: String,
     pub(crate) query: String,
+    /// Of the extension `health_check`.
+    pub(crate) health: String,
 }
 
 impl Server {
@@ -247,6 +273,7 @@ impl Server {
             grpc: field("otlp_grpc"),
             http: field("otlp_http"),
             query: format!("http://{}", field("query")),
+            health: field("health_check"),
         }
     }
 

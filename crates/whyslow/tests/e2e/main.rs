@@ -10,6 +10,8 @@
 )]
 
 #[cfg(test)]
+mod backend_down;
+#[cfg(test)]
 mod commands;
 #[cfg(test)]
 mod duplicates;
