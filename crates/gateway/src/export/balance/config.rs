@@ -121,7 +121,7 @@ impl Loadbalancing {
                             "must be `host` or `host:port`, as in `gateway-0:4317`",
                         )
                     }
-                    other => other,
+                    other @ (ConfigError::Setting { .. } | ConfigError::Transport(_)) => other,
                 })?;
         }
         // Whatever a name resolves to, the rest must do.
