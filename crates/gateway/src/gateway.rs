@@ -149,7 +149,7 @@ pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
     let gate = Arc::new(Gate::default());
 
     // Bound first, so that a wrong address is known before a long replay; served after it.
-    let listeners = bind(&config).await?;
+    let listeners = Box::pin(bind(&config)).await?;
     let (grpc_addr, http_addr) = listeners.addrs();
 
     let (plans, planned) = std_mpsc::channel();

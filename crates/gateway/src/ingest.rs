@@ -13,6 +13,7 @@
 //! Every input but a request settles the group first, so that the order of observations and decisions is the
 //! order of their records in the log, and a replay (`recovery`) decides what was decided.
 
+mod backlog;
 mod carry;
 mod check;
 mod decide;
@@ -25,7 +26,7 @@ mod reload;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, mem, sync::Arc};
 
 use bytes::Bytes;
 use otlp::{export::Signal, span::SpanSummary};
@@ -45,8 +46,8 @@ use crate::{
 };
 
 use self::{
-    carry::Carrying, index::Source, log::refusal, names::Names, pressure::Reminder,
-    recovery::DecidedAgain, reload::ReloadReply,
+    backlog::Backlog, carry::Carrying, index::Source, log::refusal, names::Names,
+    pressure::Reminder, recovery::DecidedAgain, reload::ReloadReply,
 };
 
 pub use self::reload::Reloaded;
@@ -162,8 +163,10 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     unsynced: VecDeque<(Position, Plan)>,
     /// Recorded, not committed; in order.
     uncommitted: VecDeque<Uncommitted>,
-    /// Storage has committed the releases through this one; exporters may be behind.
+    /// Storage has committed the releases through this one, exporters may be behind; `i64::MAX` without storage.
     stored: i64,
+    /// What of it is to be stored.
+    backlog: Backlog,
     /// Carried forward, and still held at their old places; in order.
     carrying: VecDeque<Carrying>,
     carrying_holds: Holds,
@@ -184,6 +187,10 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
 struct Uncommitted {
     sequence: i64,
     segments: SegmentCounts,
+    /// What storage has to write for it.
+    n_rows: u64,
+    /// 0 in a replay, which has no time.
+    recorded_unix_nano: u64,
 }
 
 #[derive(Debug, Default)]
@@ -201,6 +208,7 @@ impl<D: Disk> Ingest<D> {
         metrics: Arc<Metrics>,
         gate: Arc<Gate>,
     ) -> Ingest<D> {
+        let backlog = Backlog::new(sampler.shortest_wait());
         Ingest {
             wal,
             sampler,
@@ -221,6 +229,7 @@ impl<D: Disk> Ingest<D> {
             unsynced: VecDeque::new(),
             uncommitted: VecDeque::new(),
             stored: 0,
+            backlog,
             carrying: VecDeque::new(),
             carrying_holds: Holds::default(),
             sync: SyncState::default(),
@@ -268,7 +277,7 @@ impl<D: Disk> Ingest<D> {
                 self.refresh();
             }
             Input::Stored(sequence) => {
-                self.stored = self.stored.max(sequence);
+                self.store(sequence);
                 self.refresh();
             }
             Input::Shutdown => {
@@ -311,7 +320,7 @@ impl<D: Disk> Ingest<D> {
                 effects(Effect::Reply(reply, Err(refusal)));
             }
         }
-        let n_traces_before = self.sampler.stats().n_traces;
+        let before = self.sampler.stats();
         let mut received = Amount::default();
         for (position, signal, received_unix_nano, body, n_items, permit) in appended {
             match signal {
@@ -328,12 +337,12 @@ impl<D: Disk> Ingest<D> {
             drop(permit);
         }
         // Observing never removes a trace.
-        received.n_traces = self
-            .sampler
-            .stats()
-            .n_traces
-            .saturating_sub(n_traces_before);
+        let after = self.sampler.stats();
+        received.n_traces = after.n_traces.saturating_sub(before.n_traces);
         self.metrics.count_received(received);
+        let n_arrived = after.n_spans.saturating_sub(before.n_spans);
+        self.backlog.add_arrived(n_arrived);
+        self.close_if_storage_is_behind();
     }
 
     /// Is there more to decide at once?
@@ -384,7 +393,7 @@ impl<D: Disk> Ingest<D> {
 
     /// Takes what storage has committed and exporters have sent.
     fn commit(&mut self, sequence: i64) {
-        self.stored = self.stored.max(sequence);
+        self.store(sequence);
         while let Some(release) = self
             .uncommitted
             .pop_front_if(|release| release.sequence <= sequence)
@@ -392,6 +401,26 @@ impl<D: Disk> Ingest<D> {
             self.decided.remove(&release.segments);
             let committed = u64::try_from(release.sequence).unwrap_or_default();
             metrics::set(&self.metrics.committed_sequence, committed);
+        }
+    }
+
+    /// Takes what storage has committed; exporters may need it still.
+    fn store(&mut self, sequence: i64) {
+        let (mut n_rows, mut since_unix_nano) = (0_u64, 0);
+        let first = self
+            .uncommitted
+            .partition_point(|release| release.sequence <= self.stored);
+        for release in self.uncommitted.range_mut(first..) {
+            if release.sequence > sequence {
+                break;
+            }
+            n_rows = n_rows.saturating_add(mem::take(&mut release.n_rows));
+            since_unix_nano = release.recorded_unix_nano;
+        }
+        self.stored = self.stored.max(sequence);
+        if n_rows > 0 {
+            self.backlog
+                .remove_committed(n_rows, since_unix_nano, self.now_unix_nano);
         }
     }
 

@@ -19,7 +19,7 @@ use std::{
 };
 
 use otlp::export::{Checked, Signal};
-use sampler::{Decided, Decision, PolicyCounts, Sampler, Stats};
+use sampler::{Decided, Decision, LinkCounts, PolicyCounts, Sampler, Stats};
 use tonic::Code;
 use transport::HandshakeFailures;
 
@@ -157,6 +157,15 @@ impl AmountCell {
     }
 }
 
+/// Why a link to a kept trace may not have kept a trace, and its part of the sampler's counts.
+type LinkMissed = (&'static str, fn(&LinkCounts) -> u64);
+
+const LINKS_MISSED: [LinkMissed; 3] = [
+    ("unresolved", |counts| counts.n_unresolved),
+    ("late", |counts| counts.n_late),
+    ("over_limit", |counts| counts.n_over_limit),
+];
+
 /// Decided traces by decision, policy and trigger.
 type DecidedKey = (&'static str, Option<Arc<str>>, &'static str);
 
@@ -187,6 +196,7 @@ pub struct Metrics {
     pub(crate) segments_deleted: AtomicU64,
     pub(crate) spans_carried: AtomicU64,
     pub(crate) sampler_heap_bytes: AtomicU64,
+    links_missed: [AtomicU64; LINKS_MISSED.len()],
     pub(crate) connections: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
     handshakes_failed: [HandshakeFailures; 2],
@@ -350,6 +360,9 @@ impl Metrics {
         }
         self.pending.set(pending);
         set(&self.sampler_heap_bytes, stats.heap_bytes);
+        for ((_, count), cell) in LINKS_MISSED.iter().zip(&self.links_missed) {
+            set(cell, count(&stats.links));
+        }
     }
 
     pub(crate) fn set_unhealthy(&self) {

@@ -362,6 +362,8 @@ fn trigger_code(trigger: Trigger) -> u8 {
         Trigger::Linked => 7,
         Trigger::Matched => 8,
         Trigger::Disk => 9,
+        Trigger::Idle => 10,
+        Trigger::MaxWait => 11,
     }
 }
 
@@ -376,6 +378,8 @@ fn trigger(code: u8) -> Result<Trigger, &'static str> {
         Trigger::Linked,
         Trigger::Matched,
         Trigger::Disk,
+        Trigger::Idle,
+        Trigger::MaxWait,
     ];
     all.into_iter()
         .find(|trigger| trigger_code(*trigger) == code)

@@ -17,8 +17,8 @@ pub enum Error {
         /// The text as given.
         endpoint: String,
     },
-    /// The endpoint asks for a scheme other than plain HTTP.
-    #[error("endpoint scheme `{scheme}` is not supported, only `http`")]
+    /// The endpoint asks for a scheme other than HTTP with or without TLS.
+    #[error("endpoint scheme `{scheme}` is not supported, only `http` and `https`")]
     EndpointScheme {
         /// The scheme as given.
         scheme: String,
@@ -33,6 +33,9 @@ pub enum Error {
         /// The text as given.
         endpoint: String,
     },
+    /// The key material for the endpoint cannot be used.
+    #[error("prepare the connection")]
+    Transport(#[from] transport::Error),
     /// A path of the capture could not be read.
     #[error("read `{path}`")]
     Read {

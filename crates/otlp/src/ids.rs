@@ -35,6 +35,13 @@ macro_rules! id {
             /// Number of bytes.
             pub const LEN: usize = $n_bytes;
 
+            /// The lowest id: 1. All zero is none.
+            pub const MIN: Self = {
+                let mut id = [0; $n_bytes];
+                id[$n_bytes - 1] = 1;
+                Self(id)
+            };
+
             /// The id in these bytes.
             ///
             /// # Errors

@@ -42,6 +42,8 @@ pub struct SpanSummary<'a> {
     pub dropped_events_count: u32,
     /// Links that the sender discarded.
     pub dropped_links_count: u32,
+    /// It has links; [`links`] reads them.
+    pub has_links: bool,
 }
 
 impl SpanSummary<'_> {
@@ -59,6 +61,7 @@ impl SpanSummary<'_> {
         let (mut flags, mut kind, mut status_code) = (0, 0, 0);
         let (mut start, mut end) = (0, 0);
         let mut dropped = [0; 3];
+        let mut has_links = false;
         let mut fields = Fields::new(span);
         while let Some((number, value)) = fields.step()? {
             match number {
@@ -72,6 +75,7 @@ impl SpanSummary<'_> {
                 8 => end = fields.fixed64_of(number, value)?,
                 10 => dropped[0] = fields.uint32_of(number, value)?,
                 12 => dropped[1] = fields.uint32_of(number, value)?,
+                13 => has_links = true,
                 14 => dropped[2] = fields.uint32_of(number, value)?,
                 15 => {
                     let status = fields.message_of(number, value)?;
@@ -101,6 +105,7 @@ impl SpanSummary<'_> {
             dropped_attributes_count,
             dropped_events_count,
             dropped_links_count,
+            has_links,
         })
     }
 

@@ -5,7 +5,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer};
+use transport::{Auth, ServerTls};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -21,9 +22,14 @@ const STATEMENTS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(7);
 pub struct Config {
     /// Where HTTP listens. Default `127.0.0.1:7070`: nobody from outside, until told otherwise.
     pub endpoint: SocketAddr,
+    /// TLS, and the authorities of clients' certificates. Unset: plain text.
+    #[serde(deserialize_with = "named")]
+    pub tls: Option<ServerTls>,
+    /// What each request for SQL or metrics must prove. Unset: nothing.
+    pub auth: Option<Auth>,
     /// Longest time from the arrival of a statement to its last row, planning and waiting for a free
     /// place included. Default `30s`; text such as `500ms`, `30s`, `2m`.
-    #[serde(deserialize_with = "duration")]
+    #[serde(deserialize_with = "transport::time_span::deserialize")]
     pub timeout: Duration,
     /// Memory of one statement in MiB. Default 256. Sorts and aggregations beyond it spill; what
     /// cannot spill fails with an error that names this limit.
@@ -53,6 +59,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             endpoint: SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
+            tls: None,
+            auth: None,
             timeout: Duration::from_secs(30),
             memory_mib: 256,
             spill_mib: 1024,
@@ -153,64 +161,14 @@ fn bytes_of(count: u64, unit: u64) -> usize {
     usize::try_from(count.saturating_mul(unit)).unwrap_or(usize::MAX)
 }
 
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    parse_duration(&text).ok_or_else(|| {
-        de::Error::custom(format_args!(
-            "`{text}` is not a time span such as `500ms`, `30s` or `1m30s`"
-        ))
-    })
-}
-
-/// A time span as the Collector writes it: whole numbers with `ms`, `s`, `m` or `h`, largest first.
-fn parse_duration(text: &str) -> Option<Duration> {
-    let mut total = Duration::ZERO;
-    let mut rest = text;
-    if rest.is_empty() {
-        return None;
-    }
-    while !rest.is_empty() {
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let (number, after) = rest.split_at_checked(digits)?;
-        let letters = after.bytes().take_while(u8::is_ascii_alphabetic).count();
-        let (unit, after) = after.split_at_checked(letters)?;
-        let number: u64 = number.parse().ok()?;
-        let part = match unit {
-            "ms" => Duration::from_millis(number),
-            "s" => Duration::from_secs(number),
-            "m" => Duration::from_secs(number.checked_mul(60)?),
-            "h" => Duration::from_secs(number.checked_mul(3600)?),
-            _ => return None,
-        };
-        total = total.checked_add(part)?;
-        rest = after;
-    }
-    Some(total)
+/// Reads a section that may be present without keys: `tls:` is not the same as no TLS.
+fn named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ServerTls>, D::Error> {
+    Ok(Some(Option::deserialize(deserializer)?.unwrap_or_default()))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::{Config, Invalid, parse_duration};
-
-    #[test]
-    fn time_spans_are_those_of_the_collector() {
-        for (text, expected) in [
-            ("500ms", Some(Duration::from_millis(500))),
-            ("30s", Some(Duration::from_secs(30))),
-            ("1m30s", Some(Duration::from_secs(90))),
-            ("2h", Some(Duration::from_secs(7200))),
-            ("", None),
-            ("30", None),
-            ("s", None),
-            ("-1s", None),
-            ("99999999999999999999s", None),
-            ("18446744073709551615h", None),
-        ] {
-            assert_eq!(parse_duration(text), expected, "{text}");
-        }
-    }
+    use super::{Config, Invalid};
 
     #[test]
     fn the_default_is_valid_and_a_zero_limit_is_named() {

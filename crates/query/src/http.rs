@@ -9,10 +9,15 @@
 //!   wins over the address, the address over the `Accept` header, JSON is the default.
 //! - Answers are streamed; `format` describes the three of them.
 //!
+//! # Tokens
+//!
+//! [`guarded`] asks each request for a token, by its head alone; without a known one the answer is 401 with
+//! `WWW-Authenticate` and the code `unauthenticated`.
+//!
 //! # Errors
 //!
-//! `{"error":{"code":"unknown_column","message":".."}}` with a status by whose fault it is: 400 for the
-//! statement, 413 and 422 for its size and its need of memory, 504 for the time limit, 503 with
+//! `{"error":{"code":"unknown_column","message":".."}}` with a status by whose fault it is: 401 without a
+//! token, 400 for the statement, 413 and 422 for its size and its need of memory, 504 for the time limit, 503 with
 //! `Retry-After` if too many run, 500 for us. Codes are stable, messages are for people.
 
 use std::sync::Arc;
@@ -39,6 +44,10 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::format::{Encoder, Format, Problem, Summary};
 use crate::reference;
+
+mod guard;
+
+pub use guard::{Guard, guarded};
 
 const ROW_LIMIT: HeaderName = HeaderName::from_static("whyslow-row-limit");
 const ROW_COUNT: HeaderName = HeaderName::from_static("whyslow-row-count");

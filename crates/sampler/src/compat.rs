@@ -13,6 +13,7 @@
 //! | `ottl_condition` with `error_mode: propagate`: the first of match and failure wins, in order of arrival | the same |
 //! | `composite`: `policy_order` is ignored, the total bounds each sub-policy alone (issues 36955, 36959) | the same |
 //! | `span-ingest`: with a `drop` policy nothing is ever sampled | the same |
+//! | a kept trace does not keep the traces that link to it (contrib issue 33568) | the same |
 //! | `composite`: a sub-policy without an allocation gets none (PR 49857) | up to v0.157 |
 //! | `latency`: a duration equal to `threshold_ms` is enough without an upper threshold (PR 49595) | up to v0.156 |
 //! | `rate_limiting`: seconds of the clock, strictly below the rate | up to v0.152 |

@@ -12,7 +12,9 @@ use serde::Deserialize;
 use crate::compat::Compat;
 use crate::duration;
 use crate::error::{Error, Result, ValueProblem};
+use crate::linked::{self, LinkIndex, LinkedTraces};
 use crate::policy::Policy;
+use crate::trigger::{self, Rules, TriggerRules};
 use crate::verdict::Policies;
 
 /// Largest `num_traces`: undecided traces are numbered with 32 bits, and at 256 bytes each this is
@@ -43,6 +45,11 @@ pub struct Config {
     /// absent or 0 is off.
     #[serde(deserialize_with = "duration::deserialize_optional")]
     pub decision_wait_after_root_received: Option<Duration>,
+    /// Rules for long traces in place of `decision_wait`; not a key of the Collector. Absent is off.
+    #[serde(deserialize_with = "trigger::deserialize_present")]
+    pub trigger: Option<TriggerRules>,
+    /// A kept trace keeps the traces that link to it; not a key of the Collector.
+    pub linked_traces: LinkedTraces,
     /// Undecided traces held at most; 50,000. Beyond it those next due are decided early (trigger
     /// `memory`).
     pub num_traces: u64,
@@ -109,6 +116,8 @@ impl Default for Config {
             sampling_strategy: SamplingStrategy::TraceComplete,
             decision_wait: Duration::from_secs(30),
             decision_wait_after_root_received: None,
+            trigger: None,
+            linked_traces: LinkedTraces::default(),
             num_traces: 50_000,
             block_on_overflow: false,
             expected_new_traces_per_sec: 0,
@@ -129,7 +138,16 @@ impl Config {
     /// The first thing that is wrong, in file order.
     pub fn validate(&self) -> Result<()> {
         self.check_keys()?;
-        Policies::compile(self).map(|_| ())
+        Policies::compile(self)?;
+        Rules::compile(self)?;
+        LinkIndex::new(self).map(|_| ())
+    }
+
+    /// Do kept traces keep those that link to them?
+    #[must_use]
+    pub fn follows_links(&self) -> bool {
+        let is_possible = linked::excluded_by(self).is_none();
+        self.linked_traces.enabled.unwrap_or(is_possible)
     }
 
     /// The top-level keys, without the policies.
@@ -160,4 +178,9 @@ fn check_range(key: &'static str, found: u64, min: u64, max: u64) -> Result<()> 
         key,
         problem: ValueProblem::OutOfRange { found, min, max },
     })
+}
+
+/// Beyond 584 years is never.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -87,6 +87,16 @@ impl DecidedTraces {
             .find_map(|cache| cache.find(trace_id))
     }
 
+    /// As [`Self::recall`], without keeping it from being forgotten.
+    pub(crate) fn peek(&self, trace_id: &TraceId) -> Option<Remembered> {
+        let caches = [&self.sampled, &self.non_sampled, &self.recent];
+        caches.into_iter().flatten().find_map(|cache| {
+            cache
+                .look_up(trace_id)
+                .map(|position| cache.ring[position].remembered)
+        })
+    }
+
     pub(crate) fn heap_bytes(&self) -> usize {
         let caches = [&self.sampled, &self.non_sampled, &self.recent];
         caches.into_iter().flatten().map(Cache::heap_bytes).sum()

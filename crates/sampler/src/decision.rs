@@ -70,11 +70,15 @@ impl Decision {
 /// Why a trace was decided when it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Trigger {
-    /// A root span had arrived, and `decision_wait_after_root_received` had passed.
+    /// A root span had arrived, and `decision_wait_after_root_received` (`trigger.root_grace`) had passed.
     RootEnded,
     /// `decision_wait` had passed since the first span.
     Waited,
-    /// A policy matched a batch as it arrived (`span-ingest`).
+    /// No span had come for `trigger.idle`.
+    Idle,
+    /// `trigger.max_wait` had passed since the first span.
+    MaxWait,
+    /// A policy matched a batch as it arrived (`span-ingest`), or had matched and its `match_grace` had passed.
     Matched,
     /// It grew over `maximum_trace_size_bytes`.
     TooLarge,
@@ -86,7 +90,7 @@ pub enum Trigger {
     Shutdown,
     /// The trace had been decided, and spans arrived late.
     Late,
-    /// A sampled trace links to it.
+    /// It was due, no policy kept it, and it links to a trace that a policy had kept.
     Linked,
 }
 
@@ -97,6 +101,8 @@ impl Trigger {
         match self {
             Self::RootEnded => "root_ended",
             Self::Waited => "waited",
+            Self::Idle => "idle",
+            Self::MaxWait => "max_wait",
             Self::Matched => "matched",
             Self::TooLarge => "too_large",
             Self::Memory => "memory",
@@ -116,7 +122,7 @@ pub struct Decided {
     /// The answer.
     pub decision: Decision,
     /// The first policy in file order that gave the winning answer; `None` where no policy did
-    /// (not sampled).
+    /// (not sampled, or kept because it links to a kept trace).
     pub policy: Option<PolicyIndex>,
     /// Why now.
     pub trigger: Trigger,

@@ -237,6 +237,24 @@ pub enum ValueProblem {
         /// Largest.
         max: u64,
     },
+    /// A time that must be more than 0.
+    Zero,
+    /// A key that cannot stand beside another.
+    Excluded {
+        /// The other.
+        other: &'static str,
+    },
+    /// The name of a policy that is not there.
+    UnknownPolicy {
+        /// As written.
+        found: String,
+        /// The most similar name.
+        nearest: Option<String>,
+    },
+    /// A rule for the traces of a policy that may stop to match when more spans come, or has a budget.
+    NotLasting,
+    /// A rule without a time.
+    NoTime,
 }
 
 impl fmt::Display for ValueProblem {
@@ -260,6 +278,22 @@ impl fmt::Display for ValueProblem {
             Self::OutOfRange { found, min, max } => {
                 write!(f, "is {found}, must be from {min} to {max}")
             }
+            Self::Zero => f.write_str("must be more than `0s`"),
+            Self::Excluded { other } => {
+                write!(f, "cannot be together with `{other}`: remove one of the two")
+            }
+            Self::UnknownPolicy { found, nearest } => {
+                write!(f, "names the policy `{found}`, which is not there")?;
+                match nearest {
+                    Some(nearest) => write!(f, ", did you mean `{nearest}`?"),
+                    None => Ok(()),
+                }
+            }
+            Self::NotLasting => f.write_str(
+                "names it, but whether it matches may change with the next span, or uses up a budget: \
+                 name a policy on a status, an attribute, a latency or span count without upper bound, or a condition",
+            ),
+            Self::NoTime => f.write_str("needs `match_grace`, `idle` or `max_wait`"),
         }
     }
 }

@@ -13,7 +13,8 @@
 //!
 //! Reading order: [`Config`] and [`Policy`] are what is written; `compile` turns policies into the
 //! tests of `verdict` over `atoms` (`ottl` is a language of its own); [`Sampler`] folds spans into
-//! `pending` traces and decides them by `timers`; `decided` remembers for late spans. [`Compat`] and
+//! `pending` traces and decides them by `timers`; `decided` remembers for late spans. `trigger` has the
+//! rules for long traces, `linked` those for traces that link to others. [`Compat`] and
 //! [`Config::findings`] are about users who come from the Collector.
 //!
 //! Limits: [`ATOMS_MAX`] distinct conditions on spans, [`POLICIES_MAX`] policies,
@@ -35,12 +36,14 @@ mod arrival;
 mod counts;
 mod decided;
 mod decision;
+mod linked;
 mod pending;
 mod recent;
 mod sampler;
 mod services;
 mod spans;
 mod timers;
+mod trigger;
 
 mod atoms;
 mod chance;
@@ -71,6 +74,7 @@ pub use crate::decision::{
 };
 pub use crate::error::{Error, Result, ValueProblem};
 pub use crate::findings::{Finding, Severity, Step};
+pub use crate::linked::{LINKS_PER_TRACE_MAX, LinkCounts, LinkedTraces};
 pub use crate::number::Number;
 pub use crate::ottl::OttlProblem;
 pub use crate::pending::SERVICES_PER_TRACE_MAX;
@@ -82,3 +86,4 @@ pub use crate::policy::{
 pub use crate::sampler::{ResourceFacts, Sampler, Stats, Undecided};
 pub use crate::services::{SERVICES_MAX, ServiceId};
 pub use crate::spans::PendingSpan;
+pub use crate::trigger::{PolicyTrigger, ROOT_GRACE, TriggerRules};

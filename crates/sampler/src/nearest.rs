@@ -2,10 +2,10 @@
 
 /// Of `known`, the word with the smallest edit distance to `found`, if it is near enough to be
 /// meant: at most a third of its letters (and at least two) differ.
-pub(crate) fn nearest(
+pub(crate) fn nearest<'a>(
     found: &str,
-    known: impl IntoIterator<Item = &'static str>,
-) -> Option<&'static str> {
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     known
         .into_iter()
         .map(|word| (distance(found, word), word))

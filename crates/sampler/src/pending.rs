@@ -56,14 +56,19 @@ pub(crate) struct Trace {
     pub(crate) n_bytes: u64,
     pub(crate) spans: SpanList,
     pub(crate) services: Vec<ServiceId>,
-    pub(crate) root: Option<Root>,
+    root: Root,
     pub(crate) n_error_spans: u32,
-    pub(crate) n_roots: u32,
     pub(crate) links: Links,
     /// Its batches, if they are judged as they arrive; `atoms` are then those of the last one.
     pub(crate) arrival: Option<Box<Arrival>>,
-    /// The due time is that of a root, not of the first span.
+    /// Under `trigger` rules: the last span that was new, and when a root or a match ends the waiting
+    /// (`u64::MAX` for never).
+    pub(crate) last_seen_unix_nano: u64,
+    pub(crate) ends_unix_nano: u64,
+    /// The due time is that of a root, not of the first span (under `trigger` rules: not of a match).
     pub(crate) is_due_by_root: bool,
+    /// A span of it links to another trace; to which ones is in `linked`.
+    pub(crate) has_links: bool,
 }
 
 const _: () = assert!(
@@ -71,11 +76,28 @@ const _: () = assert!(
     "part of the budget of 256 bytes per trace"
 );
 
-/// The root that started first; of several at once the one with the lowest handle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Root {
+/// The root that started first, of several at once the one with the lowest handle, and how many there are; without
+/// the padding of a nested handle.
+#[derive(Debug, Clone, Copy, Default)]
+struct Root {
     start_time_unix_nano: u64,
-    pub(crate) handle: SpanHandle,
+    position: u64,
+    offset: u32,
+    n_roots: u32,
+}
+
+impl Root {
+    fn handle(self) -> SpanHandle {
+        SpanHandle {
+            position: self.position,
+            offset: self.offset,
+        }
+    }
+
+    fn set_handle(&mut self, handle: SpanHandle) {
+        self.position = handle.position;
+        self.offset = handle.offset;
+    }
 }
 
 impl Trace {
@@ -90,33 +112,52 @@ impl Trace {
             n_bytes: 0,
             spans: SpanList::default(),
             services: Vec::new(),
-            root: None,
+            root: Root::default(),
             n_error_spans: 0,
-            n_roots: 0,
             links: Links::default(),
             arrival: None,
+            last_seen_unix_nano: first_seen_unix_nano,
+            ends_unix_nano: u64::MAX,
             is_due_by_root: false,
+            has_links: false,
         }
     }
 
     pub(crate) fn add_root(&mut self, start_time_unix_nano: u64, handle: SpanHandle) {
-        let root = Root {
-            start_time_unix_nano,
-            handle,
-        };
-        self.root = Some(self.root.map_or(root, |earliest| earliest.min(root)));
-        self.n_roots = self.n_roots.saturating_add(1);
+        let earliest = self.root;
+        let of_earliest = (earliest.start_time_unix_nano, earliest.handle());
+        if earliest.n_roots == 0 || (start_time_unix_nano, handle) < of_earliest {
+            self.root.start_time_unix_nano = start_time_unix_nano;
+            self.root.set_handle(handle);
+        }
+        self.root.n_roots = earliest.n_roots.saturating_add(1);
+    }
+
+    pub(crate) fn root(&self) -> Option<SpanHandle> {
+        (self.root.n_roots > 0).then(|| self.root.handle())
+    }
+
+    pub(crate) fn n_roots(&self) -> u32 {
+        self.root.n_roots
     }
 
     /// Another copy of a span takes the place of the one before. Gives where that one was.
     pub(crate) fn replace(&mut self, place: usize, handle: SpanHandle) -> SpanHandle {
         let before = self.spans.replace(place, handle);
-        if let Some(root) = &mut self.root
-            && root.handle == before
-        {
-            root.handle = handle;
+        if self.root() == Some(before) {
+            self.root.set_handle(handle);
         }
         before
+    }
+
+    /// Under `trigger` rules: a root or a match ends the waiting then, unless another does before; of both at once
+    /// the root.
+    pub(crate) fn end_at(&mut self, ends_unix_nano: u64, is_by_root: bool) {
+        let is_sooner = ends_unix_nano < self.ends_unix_nano;
+        if is_sooner || (is_by_root && ends_unix_nano == self.ends_unix_nano) {
+            self.ends_unix_nano = ends_unix_nano;
+            self.is_due_by_root = is_by_root;
+        }
     }
 
     /// Widens the trace's times. A start of 0 is not set and does not count.
@@ -253,6 +294,10 @@ impl PendingTraces {
         slot
     }
 
+    pub(crate) fn trace(&self, slot: Slot) -> &Trace {
+        &self.traces[slot]
+    }
+
     pub(crate) fn trace_mut(&mut self, slot: Slot) -> &mut Trace {
         &mut self.traces[slot]
     }
@@ -290,10 +335,9 @@ impl PendingTraces {
         self.timers.first_due(&self.traces, now_unix_nano)
     }
 
-    /// Takes out the trace that is due next.
-    pub(crate) fn take_next(&mut self) -> Option<Trace> {
-        let slot = self.timers.first()?;
-        Some(self.take(slot))
+    /// The trace that is due next.
+    pub(crate) fn first(&self) -> Option<Slot> {
+        self.timers.first()
     }
 
     pub(crate) fn take_by_id(&mut self, trace_id: &TraceId) -> Option<Trace> {

@@ -1,10 +1,9 @@
 //! The sampler: spans in, decisions out.
 
+mod due;
 mod on_arrival;
 mod reload;
 mod replay;
-
-use std::time::Duration;
 
 use otlp::attribute::{self, Value};
 use otlp::span::{SpanSummary, StatusCode};
@@ -14,16 +13,18 @@ pub use self::reload::Undecided;
 
 use self::on_arrival::judge_batch;
 use crate::atoms::AtomSet;
-use crate::config::{Config, SamplingStrategy};
+use crate::config::{Config, SamplingStrategy, nanos};
 use crate::counts::PolicyCounts;
 use crate::decided::{DecidedTraces, Remembered};
 use crate::decision::{Decided, Observed, PolicyIndex, SpanHandle, TraceSummary, Trigger, Version};
 use crate::error::{Error, Result};
+use crate::linked::{LinkCounts, LinkIndex};
 use crate::ottl::ResourceTruths;
 use crate::pending::{PendingTraces, Slot, Trace};
 use crate::recent::RecentSpans;
 use crate::services::{ServiceId, Services};
 use crate::spans::{Added, PendingSpan};
+use crate::trigger::Rules;
 use crate::verdict::{Evidence, Judgement, Policies};
 
 /// Groups spans by trace and decides each trace once.
@@ -44,6 +45,9 @@ pub struct Sampler {
     recent: RecentSpans,
     decision_wait_nanos: u64,
     root_wait_nanos: Option<u64>,
+    /// In place of the two before.
+    rules: Option<Rules>,
+    links: Option<LinkIndex>,
     n_traces_max: usize,
     trace_bytes_max: Option<u64>,
     judges_on_arrival: bool,
@@ -88,6 +92,8 @@ pub struct Stats {
     pub n_unreadable: u64,
     /// Times a policy had no verdict on a trace, because a condition of it could not be evaluated.
     pub n_policies_failed: u64,
+    /// What `linked_traces` could not do.
+    pub links: LinkCounts,
 }
 
 impl Sampler {
@@ -98,6 +104,8 @@ impl Sampler {
     pub fn new(config: &Config) -> Result<Self> {
         config.check_keys()?;
         let policies = Policies::compile(config)?;
+        let rules = Rules::compile(config)?;
+        let links = LinkIndex::new(config)?;
         let policy_names = config
             .policies
             .iter()
@@ -113,6 +121,8 @@ impl Sampler {
             recent: RecentSpans::new(),
             decision_wait_nanos: nanos(config.decision_wait),
             root_wait_nanos: config.decision_wait_after_root_received.map(nanos),
+            rules,
+            links,
             n_traces_max: usize::try_from(config.num_traces).unwrap_or(usize::MAX),
             trace_bytes_max: Some(config.maximum_trace_size_bytes).filter(|bytes| *bytes > 0),
             judges_on_arrival: config.sampling_strategy == SamplingStrategy::SpanIngest,
@@ -166,11 +176,11 @@ impl Sampler {
         let slot = match self.pending.find(&trace_id) {
             Some(slot) => slot,
             None => match self.recall(summary) {
-                Some(observed) => return observed,
-                None => {
-                    let due_unix_nano = now_unix_nano.saturating_add(self.decision_wait_nanos);
-                    self.pending.open(trace_id, now_unix_nano, due_unix_nano)
+                Some(observed) => {
+                    self.note_late_links(observed, span, summary);
+                    return observed;
                 }
+                None => self.open(trace_id, now_unix_nano),
             },
         };
         if self.judges_on_arrival && !self.is_copy(slot, summary) {
@@ -178,7 +188,9 @@ impl Sampler {
             self.begin_batch(slot, facts.batch, now_unix_nano);
         }
         if let Added::Known(place) = self.keep(slot, summary, handle, is_request) {
-            return self.see_again(slot, place, facts, span, summary, handle);
+            let observed = self.see_again(slot, place, facts, span, summary, handle);
+            self.rearm(slot);
+            return observed;
         }
         self.fold(slot, facts, span, summary);
         self.count_bytes(slot, span.len() as u64);
@@ -249,6 +261,10 @@ impl Sampler {
         if summary.status_code == StatusCode::Error {
             trace.n_error_spans = trace.n_error_spans.saturating_add(1);
         }
+        if summary.has_links {
+            self.note_links(slot, span);
+        }
+        let trace = self.pending.trace_mut(slot);
         if let Some(service) = facts.service {
             let before = trace.services_heap_bytes();
             trace.add_service(service);
@@ -286,91 +302,6 @@ impl Sampler {
         added
     }
 
-    /// Sees to the due time of a trace with a new span.
-    fn schedule(
-        &mut self,
-        slot: Slot,
-        summary: &SpanSummary<'_>,
-        handle: SpanHandle,
-        now_unix_nano: u64,
-    ) {
-        let trace = self.pending.trace_mut(slot);
-        let is_too_large = self.trace_bytes_max.is_some_and(|max| trace.n_bytes > max);
-        if summary.parent_span_id.is_none() {
-            trace.add_root(summary.start_time_unix_nano, handle);
-            if let Some(root_wait_nanos) = self.root_wait_nanos {
-                let due_unix_nano = now_unix_nano.saturating_add(root_wait_nanos);
-                let is_sooner = match &mut trace.arrival {
-                    Some(arrival) => arrival.hasten(due_unix_nano),
-                    None => self.pending.hasten(slot, due_unix_nano),
-                };
-                if is_sooner {
-                    self.pending.trace_mut(slot).is_due_by_root = true;
-                }
-            }
-        }
-        if is_too_large {
-            self.pending.hasten(slot, now_unix_nano);
-        }
-    }
-
-    /// Decides what is due, in order of due time, at most `max_traces` traces; then, while more
-    /// than `num_traces` are undecided, those that are due next.
-    ///
-    /// Those due next are those whose decision is nearest anyway: the oldest, or traces whose root
-    /// has arrived and which are likely to be complete.
-    pub fn tick(&mut self, now_unix_nano: u64, max_traces: usize, out: &mut Vec<Decided>) {
-        let mut n_decided = 0;
-        while n_decided < max_traces {
-            if let Some(slot) = self.pending.first_due(now_unix_nano) {
-                if self.judges_on_arrival && !self.is_ready(slot, now_unix_nano) {
-                    continue;
-                }
-                let trace = self.pending.take(slot);
-                let trigger = if trace.is_due_by_root {
-                    Trigger::RootEnded
-                } else {
-                    Trigger::Waited
-                };
-                out.push(self.decide(trace, trigger, now_unix_nano));
-            } else if self.pending.len() > self.n_traces_max
-                && let Some(trace) = self.pending.take_next()
-            {
-                out.push(self.decide(trace, Trigger::Memory, now_unix_nano));
-            } else {
-                return;
-            }
-            n_decided += 1;
-        }
-    }
-
-    /// Decides the trace that is due next, early, for this reason; is there one?
-    pub fn decide_next(
-        &mut self,
-        trigger: Trigger,
-        now_unix_nano: u64,
-        out: &mut Vec<Decided>,
-    ) -> bool {
-        let Some(trace) = self.pending.take_next() else {
-            return false;
-        };
-        out.push(self.decide(trace, trigger, now_unix_nano));
-        true
-    }
-
-    /// Shutdown: decides everything that is pending, on what is there, or as not sampled with
-    /// `drop_pending_traces_on_shutdown`.
-    pub fn drain(&mut self, now_unix_nano: u64, out: &mut Vec<Decided>) {
-        self.tick(now_unix_nano, usize::MAX, out);
-        while let Some(trace) = self.pending.take_next() {
-            out.push(if self.drops_pending_on_shutdown {
-                self.close(trace, Trigger::Shutdown, Judgement::NOT_SAMPLED)
-            } else {
-                self.decide(trace, Trigger::Shutdown, now_unix_nano)
-            });
-        }
-    }
-
     fn decide(&mut self, mut trace: Trace, trigger: Trigger, now_unix_nano: u64) -> Decided {
         if self.trace_bytes_max.is_some_and(|max| trace.n_bytes > max) {
             return self.close(trace, Trigger::TooLarge, Judgement::NOT_SAMPLED);
@@ -384,13 +315,17 @@ impl Sampler {
             return self.close(trace, trigger, judgement);
         }
         let duration_ns = trace.duration_ns();
-        let judgement = self
+        let mut judgement = self
             .policies
             .judge(evidence(&trace, duration_ns, now_unix_nano));
+        let trigger = self.pull(&trace, trigger, &mut judgement);
         self.close(trace, trigger, judgement)
     }
 
     fn close(&mut self, trace: Trace, trigger: Trigger, judgement: Judgement) -> Decided {
+        if let Some(links) = self.links.as_mut().filter(|_| trace.has_links) {
+            links.close(&trace.trace_id);
+        }
         self.remember(trace.trace_id, judgement);
         self.n_spans -= trace.spans.len() as u64;
         self.n_bytes -= trace.n_bytes;
@@ -417,8 +352,8 @@ impl Sampler {
                 n_spans: saturate(trace.spans.len()),
                 n_error_spans: trace.n_error_spans,
                 n_bytes: trace.n_bytes,
-                n_roots: trace.n_roots,
-                root: trace.root.map(|root| root.handle),
+                n_roots: trace.n_roots(),
+                root: trace.root(),
                 n_orphans: saturate(n_orphans),
                 services: trace.services,
                 first_seen_unix_nano: trace.first_seen_unix_nano,
@@ -431,8 +366,9 @@ impl Sampler {
         let Judgement {
             decision, policy, ..
         } = judgement;
-        self.decided
-            .remember(trace_id, Remembered { decision, policy });
+        let remembered = Remembered { decision, policy };
+        self.decided.remember(trace_id, remembered);
+        self.settle_links(trace_id, remembered);
     }
 
     /// Name of a policy that this sampler has given out.
@@ -458,8 +394,10 @@ impl Sampler {
     /// Present size.
     #[must_use]
     pub fn stats(&self) -> Stats {
+        let link_bytes = self.links.as_ref().map_or(0, LinkIndex::heap_bytes);
         let heap_bytes = self.pending.heap_bytes()
             + self.list_bytes
+            + link_bytes
             + self.decided.heap_bytes()
             + self.recent.heap_bytes()
             + self.services.heap_bytes();
@@ -468,12 +406,16 @@ impl Sampler {
             n_spans: self.n_spans,
             n_bytes: self.n_bytes,
             heap_bytes: heap_bytes as u64,
-            pending_heap_bytes: (self.pending.used_bytes() + self.list_bytes) as u64,
+            pending_heap_bytes: (self.pending.used_bytes() + self.list_bytes + link_bytes) as u64,
             n_unreadable: self.n_unreadable,
             n_policies_failed: self
                 .policy_counts()
                 .map(|(_, counts)| counts.n_failed)
                 .sum(),
+            links: self
+                .links
+                .as_ref()
+                .map_or(LinkCounts::default(), |links| links.counts),
         }
     }
 }
@@ -487,11 +429,6 @@ fn evidence(trace: &Trace, duration_ns: u64, now_unix_nano: u64) -> Evidence<'_>
         n_bytes: trace.n_bytes,
         now_unix_nano,
     }
-}
-
-/// Beyond 584 years is never.
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn saturate(count: usize) -> u32 {

@@ -206,6 +206,11 @@ impl Policies {
             .zip(self.counts.get_mut(position))
     }
 
+    /// Of a policy that has no budget and cannot fail: whether it matches. Nothing is counted.
+    pub(crate) fn holds(&self, position: usize, evidence: &Evidence<'_>) -> bool {
+        self.tests[position].holds(evidence)
+    }
+
     /// Asks every policy about a whole trace.
     pub(crate) fn judge(&mut self, evidence: Evidence<'_>) -> Judgement {
         let mut first = Firsts::default();

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use crate::{
-    server::{Acceptor, HandshakeFailures},
+    server::{Acceptor, HandshakeFailure, HandshakeFailures},
     stream::Stream,
 };
 
@@ -74,7 +74,10 @@ impl Listener {
                     let (tls, failures) = (Arc::clone(tls), Arc::clone(&self.failures));
                     self.handshakes.spawn(shake_hands(tls, failures, tcp, peer));
                 }
-                (Ok((tcp, _peer)), Some(_)) => drop(tcp),
+                (Ok((tcp, _peer)), Some(_)) => {
+                    drop(tcp);
+                    self.failures.count(HandshakeFailure::TooMany);
+                }
                 (Err(error), _) => {
                     tracing::warn!(%error, "connection not accepted");
                     time::sleep(ACCEPT_RETRY_DELAY).await;

@@ -274,11 +274,13 @@ pub enum HandshakeFailure {
     NothingInCommon,
     /// The connection broke.
     Broken,
+    /// It was not begun: too many others had not ended.
+    TooMany,
 }
 
 impl HandshakeFailure {
     /// Every reason.
-    pub const ALL: [HandshakeFailure; 7] = [
+    pub const ALL: [HandshakeFailure; 8] = [
         HandshakeFailure::TimedOut,
         HandshakeFailure::NotTls,
         HandshakeFailure::NoCertificate,
@@ -286,6 +288,7 @@ impl HandshakeFailure {
         HandshakeFailure::RefusedByPeer,
         HandshakeFailure::NothingInCommon,
         HandshakeFailure::Broken,
+        HandshakeFailure::TooMany,
     ];
 
     /// The value of a metric's label.
@@ -298,6 +301,7 @@ impl HandshakeFailure {
             HandshakeFailure::RefusedByPeer => "refused_by_peer",
             HandshakeFailure::NothingInCommon => "nothing_in_common",
             HandshakeFailure::Broken => "broken",
+            HandshakeFailure::TooMany => "too_many",
         }
     }
 

@@ -5,6 +5,8 @@ mod policy;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use transport::{Auth, ServerTls};
+
 use crate::config::{self, Loaded, Reviewed, Warning};
 use crate::show;
 
@@ -89,15 +91,18 @@ fn describe(name: &str, loaded: &Loaded) -> String {
     line(format!("{name} is valid. It would run:"));
     if let Some(grpc) = &protocols.grpc {
         line(format!(
-            "  receive   OTLP/gRPC on {}, messages up to {} MiB",
-            grpc.endpoint, grpc.max_recv_msg_size_mib
+            "  receive   OTLP/gRPC on {}, messages up to {} MiB{}",
+            grpc.endpoint,
+            grpc.max_recv_msg_size_mib,
+            asked(grpc.tls.as_ref(), grpc.auth.as_ref())
         ));
     }
     if let Some(http) = &protocols.http {
         line(format!(
-            "  receive   OTLP/HTTP on {}, bodies up to {}",
+            "  receive   OTLP/HTTP on {}, bodies up to {}{}",
             http.endpoint,
-            show::text::bytes(http.max_request_body_size)
+            show::text::bytes(http.max_request_body_size),
+            asked(http.tls.as_ref(), http.auth.as_ref())
         ));
     }
     line(format!(
@@ -106,7 +111,10 @@ fn describe(name: &str, loaded: &Loaded) -> String {
         config.gateway.intake.sync_interval,
         show::text::bytes(config.gateway.intake.log_bytes_max)
     ));
-    line(format!("  decide    {}", waits(&config.sampler)));
+    line(format!("  decide    {}", policy::waits(&config.sampler)));
+    for exception in policy::exceptions(&config.sampler) {
+        line(format!("            {exception}"));
+    }
     for policy in &config.sampler.policies {
         let verb = match policy.policy_type {
             sampler::PolicyType::Drop(_) => "drop",
@@ -118,38 +126,19 @@ fn describe(name: &str, loaded: &Loaded) -> String {
             policy::describe(&policy.policy_type)
         ));
     }
-    let elsewhere = match config.exporters.as_slice() {
-        [] => "",
-        _ if config.is_redacting => "; so for every exporter",
-        _ => "; other backends get spans as they came, because the pipeline has no `redact`",
-    };
-    line(format!(
-        "  redact    {}{elsewhere}",
-        redaction(&config.redact)
-    ));
-    match &config.lake {
-        Some(lake) => {
-            line(format!(
-                "  store     Delta tables at {}, committed every {:?} or {}",
-                lake.path,
-                lake.commit_interval,
-                show::text::bytes(lake.commit_bytes)
-            ));
-            line(maintenance(&lake.maintenance));
-        }
-        None => line("  store     nothing: the pipeline has no exporter `lake`".to_owned()),
-    }
-    for exporter in &config.exporters {
+    if config.sampler.follows_links() {
         line(format!(
-            "  export    `{}`: {}",
-            exporter.id,
-            exporter.describe()
+            "            keep what links to a trace kept by a policy, waiting for it up to {:?}",
+            config.sampler.linked_traces.wait
         ));
     }
+    destinations(config).into_iter().for_each(&mut line);
     match &config.query {
         Some(query) => line(format!(
-            "  query     SQL, /healthz, /readyz and /metrics on http://{}",
-            query.endpoint
+            "  query     SQL, /healthz, /readyz and /metrics on http{}://{}{}",
+            query.tls.as_ref().map_or("", |_| "s"),
+            query.endpoint,
+            asked(query.tls.as_ref(), query.auth.as_ref())
         )),
         None => {
             line("  query     off: the extension `query` is not in `service.extensions`".to_owned())
@@ -162,6 +151,51 @@ fn describe(name: &str, loaded: &Loaded) -> String {
         ));
     }
     out
+}
+
+/// What must be proved at a listener.
+fn asked(tls: Option<&ServerTls>, auth: Option<&Auth>) -> String {
+    let mut out = String::new();
+    match tls {
+        None => {}
+        Some(tls) if tls.client_ca_file.is_empty() => out.push_str(", TLS"),
+        Some(_) => out.push_str(", TLS with clients' certificates"),
+    }
+    if let Some(auth) = auth {
+        // Writing to a `String` cannot fail.
+        write!(out, ", tokens of `{}`", auth.authenticator).ok();
+    }
+    out
+}
+
+/// What is taken out, and where the rest goes.
+fn destinations(config: &config::Config) -> Vec<String> {
+    let elsewhere = match config.exporters.as_slice() {
+        [] => "",
+        _ if config.is_redacting => "; so for every exporter",
+        _ => "; other backends get spans as they came, because the pipeline has no `redact`",
+    };
+    let mut lines = vec![format!(
+        "  redact    {}{elsewhere}",
+        redaction(&config.redact)
+    )];
+    match &config.lake {
+        Some(lake) => {
+            lines.push(format!(
+                "  store     Delta tables at {}, committed every {:?} or {}",
+                lake.path,
+                lake.commit_interval,
+                show::text::bytes(lake.commit_bytes)
+            ));
+            lines.push(maintenance(&lake.maintenance));
+        }
+        None => lines.push("  store     nothing: the pipeline has no exporter `lake`".to_owned()),
+    }
+    for exporter in &config.exporters {
+        let words = exporter.describe();
+        lines.push(format!("  export    `{}`: {words}", exporter.id));
+    }
+    lines
 }
 
 fn maintenance(maintenance: &config::Maintenance) -> String {
@@ -194,18 +228,6 @@ fn redaction(redact: &tables::redact::Config) -> String {
             format!("values cut at {max} bytes")
         });
     format!("{content}, {cut}")
-}
-
-fn waits(sampler: &sampler::Config) -> String {
-    let mut out = format!("{:?} after a trace's first span", sampler.decision_wait);
-    if let Some(wait) = sampler
-        .decision_wait_after_root_received
-        .filter(|wait| !wait.is_zero())
-    {
-        // Writing to a `String` cannot fail.
-        write!(out, ", or {wait:?} after its root").ok();
-    }
-    out
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let tables = config.lake.as_ref().map(|lake| lake.path.clone());
     let tables = tables.context("the default pipeline stores")?;
     say("Starting Whyslow with its default pipeline on free ports ...")?;
-    let service = Service::start(config).await?;
+    let service = Box::pin(Service::start(config)).await?;
     let (Some(grpc), Some(query)) = (service.gateway.grpc_addr, service.query_addr) else {
         bail!("the default pipeline lacks a listener");
     };
@@ -144,7 +144,7 @@ fn configure(folder: &Path) -> anyhow::Result<Config> {
         ..lake
     });
     config.sampler.decision_wait = Duration::from_secs(2);
-    config.sampler.decision_wait_after_root_received = None;
+    config.sampler.trigger = None;
     let free = "127.0.0.1:0";
     if let Some(grpc) = &mut config.gateway.otlp.protocols.grpc {
         grpc.endpoint = free.to_owned();

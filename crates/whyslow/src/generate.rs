@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
-use loadgen::client::{Client, Config, Endpoint, Protocol};
+use loadgen::client::{Client, Endpoint, Protocol};
 use loadgen::traffic;
 use otlp::export::Signal;
 
+use crate::connect::ConnectArgs;
 use crate::show;
 use crate::show::text;
 
@@ -39,12 +40,15 @@ pub(crate) struct Args {
     /// Seed of the traffic.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    connect: ConnectArgs,
 }
 
 /// Runs the command.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
-    let endpoint = Endpoint::parse(&args.endpoint, Protocol::Grpc)?;
-    let client = Arc::new(Client::new(&Config::new(endpoint.clone(), Protocol::Grpc))?);
+    let config = args.connect.client(&args.endpoint, Protocol::Grpc)?;
+    let client = Arc::new(Client::new(&config)?);
+    let endpoint = config.endpoint;
     let gap_mean = Duration::from_secs(1) / args.rate.get();
     let mut config = traffic::Config {
         seed: args.seed,

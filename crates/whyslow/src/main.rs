@@ -10,6 +10,7 @@
 
 mod check;
 mod config;
+mod connect;
 mod demo;
 mod generate;
 mod maintain;

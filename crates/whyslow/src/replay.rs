@@ -17,10 +17,11 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use loadgen::capture::{Capture, Captured};
-use loadgen::client::{Client, Config, Endpoint, ExportError, Exported, Protocol};
+use loadgen::client::{Client, Config, ExportError, Exported, Protocol};
 use otlp::export::Signal;
 use tokio::task::JoinSet;
 
+use crate::connect::ConnectArgs;
 use crate::show::progress::Progress;
 use crate::show::text;
 use pace::{Pace, Speed};
@@ -56,6 +57,8 @@ pub(crate) struct Args {
     /// Requests that may be on their way at once; with more than one they may overtake each other.
     #[arg(long, value_name = "N", default_value = "1")]
     concurrency: NonZeroUsize,
+    #[command(flatten)]
+    connect: ConnectArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -80,13 +83,13 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let capture = Capture::open(&args.paths)?;
     let protocol = args.protocol.into();
     let endpoint = args.endpoint.as_deref().unwrap_or("127.0.0.1");
-    let endpoint = Endpoint::parse(endpoint, protocol)?;
     let config = Config {
         gzip: args.gzip,
         concurrency: args.concurrency,
-        ..Config::new(endpoint.clone(), protocol)
+        ..args.connect.client(endpoint, protocol)?
     };
     let client = Arc::new(Client::new(&config)?);
+    let endpoint = config.endpoint;
     let shift_ns = if args.retime {
         shift_to_now(&capture)?
     } else {

@@ -4,13 +4,16 @@
 
 Usage: main.py WHYSLOW COLLECTOR CAPTURES WORK [NAME ...], with the two binaries, the folder of the
 captured traffic, an empty folder for logs and data, and names of policy sets; without names, all.
+The name `stream` is no policy set but a stream that outlasts `decision_wait`.
 """
 
 import sys
+import time
 import traceback
 from pathlib import Path
 
 import policies
+import stream
 import table
 import traffic
 from checks import Wrong, expect
@@ -30,6 +33,9 @@ SEND_SECONDS = 120
 def main(whyslow, collector, captures, work, *names):
     """Returns the exit status."""
     folder = Folder(Path(work))
+    n_wrong = 0 if names and "stream" not in names else _stream(folder, whyslow, collector)
+    if names == ("stream",):
+        return n_wrong
     generated = folder.below("generated")
     n_spans = traffic.write(generated)
     print(f"{n_spans:,} spans generated in {traffic.N_TRACES:,} traces", flush=True)
@@ -38,9 +44,26 @@ def main(whyslow, collector, captures, work, *names):
     chosen = [each for each in policies.ALL if not names or each.name in names]
     rows = [_checked(run, policy_set) for policy_set in chosen]
     print(table.text(rows))
-    n_wrong = sum(not row.is_as_promised for row in rows)
+    n_wrong += sum(not row.is_as_promised for row in rows)
     print(f"{len(rows)} policy sets, {n_wrong} not as promised")
     return 1 if n_wrong or not rows else 0
+
+
+def _stream(folder, whyslow, collector):
+    """Prints what was kept of a stream; 1 if that is not as promised."""
+    sent = folder.below("stream")
+    stream.write(sent)
+    run = Run(folder, whyslow, collector, [sent])
+    try:
+        kept = run.stream()
+    except Exception:
+        traceback.print_exc()
+        kept = {}
+    is_as_promised = stream.is_as_promised(kept)
+    if kept:
+        print(stream.text(kept))
+    print(f"{'ok  ' if is_as_promised else 'FAIL'} stream", flush=True)
+    return 0 if is_as_promised else 1
 
 
 def _checked(run, policy_set):
@@ -85,6 +108,23 @@ class Run:
                 _, row.compat = self._kept_by(whyslow)
         return row
 
+    def stream(self):
+        """Spans kept of a stream, sent at its own pace: by both with one file, and by Whyslow under
+        `trigger` rules."""
+        with (
+            Contrib(self._folder, self._next_name(), self._collector, stream.SAMPLING) as contrib,
+            self._start_whyslow(stream.SAMPLING) as plain,
+            self._start_whyslow(stream.WITH_RULES) as with_rules,
+        ):
+            contrib.await_ready()
+            self._send(contrib.grpc, plain.grpc, with_rules.grpc, speed="original")
+            time.sleep(stream.SETTLE_SECONDS)
+            kept = {
+                "Whyslow, the same file": sum(self._kept_by(plain)[1].values()),
+                "Whyslow, `trigger` rules": sum(self._kept_by(with_rules)[1].values()),
+            }
+            return {"Collector": contrib.kept().total(), **kept}
+
     def _start_whyslow(self, sampling):
         name = self._next_name()
         tables = str(self._folder.path / f"{name}-tables")
@@ -94,11 +134,12 @@ class Run:
         self._n_runs += 1
         return f"run-{self._n_runs:02}"
 
-    def _send(self, *endpoints):
+    def _send(self, *endpoints, speed="max"):
         """Sends everything to each at the same time; one request after the other, so in order."""
         senders = []
         for endpoint in endpoints:
-            command = [self._whyslow, "replay", "--retime", "--endpoint", endpoint, *self._sources]
+            options = ["--retime", "--speed", speed, "--endpoint", endpoint]
+            command = [self._whyslow, "replay", *options, *self._sources]
             senders.append(Process(self._folder, f"{self._next_name()}-replay", command))
         for sender in senders:
             expect(f"exit status of {sender.name}", sender.await_end(SEND_SECONDS), 0)

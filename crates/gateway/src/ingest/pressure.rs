@@ -4,8 +4,8 @@
 //! | --- | --- | --- |
 //! | `pending_heap_bytes_max` | | the traces that are due next are decided early, trigger `memory`; where that is not enough, exports are refused |
 //! | `log_bytes_max` | over a quarter of it: undecided spans that keep the first segments almost alone are carried forward (`carry`) | |
-//! | | over half of it from the first undecided span on: the same, trigger `disk` | exports are refused until commits give room |
-//! | `release_backlog_spans_max` | | exports are refused until commits give room |
+//! | | over half of it from the first undecided span on: the traces that keep its first segment are decided early, trigger `disk` | exports are refused until commits give room |
+//! | `release_backlog_spans_max` | by a forecast (`backlog`): | exports are refused until commits give room |
 //! | room on the disk | | exports are refused, decisions wait |
 //!
 //! Half of the log for what is undecided leaves the other half for what is decided and not stored: so a slow storage
@@ -16,7 +16,7 @@ use wal::Disk;
 
 use crate::{
     holds::SegmentCounter,
-    ingest::{Ingest, Uncommitted, decide::TRACES_PER_RELEASE_MAX},
+    ingest::{Ingest, decide::TRACES_PER_RELEASE_MAX},
     metrics,
     status::Overload,
 };
@@ -28,18 +28,20 @@ impl<D: Disk> Ingest<D> {
         let mut pinned = self.pinned();
         while self.unrecorded.len() < TRACES_PER_RELEASE_MAX {
             let heap_bytes = self.sampler.stats().pending_heap_bytes;
-            let trigger = if heap_bytes > self.settings.pending_heap_bytes_max {
-                Trigger::Memory
+            let n_before = self.unrecorded.len();
+            let (trigger, is_any) = if heap_bytes > self.settings.pending_heap_bytes_max {
+                let trigger = Trigger::Memory;
+                let out = &mut self.unrecorded;
+                (
+                    trigger,
+                    self.sampler.decide_next(trigger, self.now_unix_nano, out),
+                )
             } else if pinned.n_bytes > self.settings.log_bytes_max / 2 {
-                Trigger::Disk
+                (Trigger::Disk, self.decide_first_segment(&pinned))
             } else {
                 return;
             };
-            let n_before = self.unrecorded.len();
-            if !self
-                .sampler
-                .decide_next(trigger, self.now_unix_nano, &mut self.unrecorded)
-            {
+            if !is_any {
                 return;
             }
             self.hold_as_decided(n_before);
@@ -53,6 +55,21 @@ impl<D: Disk> Ingest<D> {
                 );
             }
         }
+    }
+
+    /// Decides traces that keep the first segment; is there one? Late spans may keep it too, until they are recorded.
+    fn decide_first_segment(&mut self, pinned: &Pinned) -> bool {
+        let Some(first_segment) = pinned.first_segment else {
+            return false;
+        };
+        let n_decided = self.sampler.decide_before(
+            (u64::from(first_segment) + 1) << 32,
+            TRACES_PER_RELEASE_MAX.saturating_sub(self.unrecorded.len()),
+            Trigger::Disk,
+            self.now_unix_nano,
+            &mut self.unrecorded,
+        );
+        n_decided > 0
     }
 
     /// What undecided spans keep of the log.
@@ -80,15 +97,16 @@ impl<D: Disk> Ingest<D> {
     pub(super) fn refresh(&mut self) {
         let log_bytes = self.wal.bytes_on_disk();
         metrics::set(&self.metrics.log_bytes, log_bytes);
-        let backlog = self.n_unstored_spans();
-        metrics::set(&self.metrics.release_backlog_spans, backlog);
+        metrics::set(&self.metrics.release_backlog_spans, self.backlog.n_rows());
         self.show_pending();
-        let heap_bytes = self.sampler.stats().pending_heap_bytes;
+        let stats = self.sampler.stats();
+        self.backlog.look_ahead(stats.n_spans, self.now_unix_nano);
+        let is_storage_behind = self.is_storage_behind();
         self.gate.set(if log_bytes > self.settings.log_bytes_max {
             Some(Overload::LogBytes)
-        } else if backlog > self.settings.release_backlog_spans_max {
+        } else if is_storage_behind {
             Some(Overload::ReleaseBacklog)
-        } else if heap_bytes > self.settings.pending_heap_bytes_max {
+        } else if stats.pending_heap_bytes > self.settings.pending_heap_bytes_max {
             Some(Overload::PendingHeap)
         } else if !self.unrecorded.is_empty() {
             Some(Overload::DiskFull)
@@ -97,20 +115,19 @@ impl<D: Disk> Ingest<D> {
         });
     }
 
-    pub(super) fn n_uncommitted_spans(&self) -> u64 {
-        n_spans(self.uncommitted.iter())
+    /// Closes the gate for what came in since the last tick; only a tick or a commit opens it.
+    pub(super) fn close_if_storage_is_behind(&mut self) {
+        if self.is_storage_behind() {
+            self.gate.set(Some(Overload::ReleaseBacklog));
+        }
     }
 
-    /// What waits for storage; an exporter that is behind holds the log and nothing in memory.
-    fn n_unstored_spans(&self) -> u64 {
-        let latest = self.uncommitted.iter().rev();
-        n_spans(latest.take_while(|release| release.sequence > self.stored))
+    fn is_storage_behind(&mut self) -> bool {
+        let limit = self.settings.release_backlog_spans_max;
+        // Asked in any case, as it remembers.
+        let is_closing = self.backlog.is_closing(limit);
+        is_closing && self.stored < i64::MAX
     }
-}
-
-fn n_spans<'a>(releases: impl Iterator<Item = &'a Uncommitted>) -> u64 {
-    let segments = releases.flat_map(|release| &release.segments);
-    segments.fold(0, |sum, (_, n_spans)| sum.saturating_add(*n_spans))
 }
 
 /// The part of the log from the first undecided span on.

@@ -93,7 +93,6 @@ impl<D: Disk> Ingest<D> {
                         kept: kept.map(|(_, list)| list),
                         ..plan
                     };
-                    self.hold_until_committed(&plan);
                     if committed_through.is_some_and(|through| plan.sequence > through) {
                         effects(Effect::Release(plan));
                     } else {

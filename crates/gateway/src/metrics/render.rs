@@ -7,7 +7,8 @@ use tonic::Code;
 
 use crate::{
     metrics::{
-        Amount, DECISIONS, LossReason, Metrics, SIGNALS, Transport, load, signal_idx, text::Text,
+        Amount, DECISIONS, LINKS_MISSED, LossReason, Metrics, SIGNALS, Transport, load, signal_idx,
+        text::Text,
     },
     status::RefusedReason,
 };
@@ -188,6 +189,14 @@ impl Metrics {
             text.sample("sampler_traces_decided_total", &labels, *n_traces);
         }
         drop(traces);
+        text.counter(
+            "sampler_links_missed_total",
+            "Links that may have been to a kept trace and kept nothing: of a trace not sampled before the other was decided (unresolved), of a late span (late), or too many in one trace (over_limit).",
+        );
+        for ((reason, _), n_links) in LINKS_MISSED.iter().zip(&self.links_missed) {
+            let labels = [("reason", *reason)];
+            text.sample("sampler_links_missed_total", &labels, load(n_links));
+        }
         let heap_bytes = load(&self.sampler_heap_bytes);
         text.gauge(
             "sampler_heap_bytes",
@@ -215,7 +224,7 @@ impl Metrics {
         let gauges = [
             (
                 "gateway_release_backlog_spans",
-                "Decided spans that wait for a commit.",
+                "Decided spans that wait for a commit, and one for each trace without any.",
                 &self.release_backlog_spans,
             ),
             (

@@ -1,4 +1,4 @@
-//! `HOST`, `HOST:PORT` or `http://HOST:PORT/PATH`.
+//! `HOST`, `HOST:PORT`, `http://HOST:PORT/PATH` or `https://HOST:PORT/PATH`.
 
 use std::fmt;
 
@@ -12,18 +12,38 @@ use crate::{Error, Result};
 /// A server to send to, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
+    scheme: Scheme,
     authority: Authority,
     /// Begins with a slash and does not end with one; empty for none.
     path: String,
 }
 
 impl Endpoint {
-    /// Reads an endpoint; a bare host gets the protocol's own port (4317 or 4318).
+    /// Reads an endpoint; a bare host gets the protocol's own port (4317 or 4318), and is not asked for TLS.
     ///
     /// # Errors
     ///
-    /// The text is not an authority or `http` URL, or carries credentials, or names another scheme.
+    /// The text is not an authority or URL, or carries credentials, or names a scheme other than `http` and
+    /// `https`.
     pub fn parse(text: &str, protocol: Protocol) -> Result<Self> {
+        Self::read(text, protocol, Scheme::HTTP)
+    }
+
+    /// The same; an endpoint without a scheme is asked for TLS.
+    ///
+    /// # Errors
+    ///
+    /// As [`Endpoint::parse`].
+    pub fn parse_secure(text: &str, protocol: Protocol) -> Result<Self> {
+        Self::read(text, protocol, Scheme::HTTPS)
+    }
+
+    /// Whether the connection is to be a TLS one.
+    pub fn is_secure(&self) -> bool {
+        self.scheme == Scheme::HTTPS
+    }
+
+    fn read(text: &str, protocol: Protocol, scheme_default: Scheme) -> Result<Self> {
         if text.contains('@') {
             return Err(Error::EndpointCredentials);
         }
@@ -34,11 +54,11 @@ impl Endpoint {
         let uri: Uri = if has_scheme {
             text.parse::<Uri>()
         } else {
-            format!("http://{text}").parse::<Uri>()
+            format!("{scheme_default}://{text}").parse::<Uri>()
         }
         .map_err(|_invalid| syntax())?;
-        let scheme = uri.scheme().ok_or_else(syntax)?;
-        if *scheme != Scheme::HTTP {
+        let scheme = uri.scheme().ok_or_else(syntax)?.clone();
+        if scheme != Scheme::HTTP && scheme != Scheme::HTTPS {
             return Err(Error::EndpointScheme {
                 scheme: scheme.to_string(),
             });
@@ -67,12 +87,16 @@ impl Endpoint {
                 endpoint: text.to_owned(),
             });
         }
-        Ok(Self { authority, path })
+        Ok(Self {
+            scheme,
+            authority,
+            path,
+        })
     }
 
     /// The URL without a path, for gRPC.
     pub(super) fn origin(&self) -> String {
-        format!("http://{}", self.authority)
+        format!("{}://{}", self.scheme, self.authority)
     }
 
     /// The URL to post a signal to: the usual path is added unless the endpoint already ends with
@@ -84,13 +108,18 @@ impl Endpoint {
             Signal::Logs => "/v1/logs",
         };
         let path = self.path.strip_suffix(usual).unwrap_or(&self.path);
-        format!("http://{}{path}{usual}", self.authority)
+        format!("{}://{}{path}{usual}", self.scheme, self.authority)
     }
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "http://{}{}", self.authority, self.path)
+        let Self {
+            scheme,
+            authority,
+            path,
+        } = self;
+        write!(formatter, "{scheme}://{authority}{path}")
     }
 }
 
@@ -151,11 +180,28 @@ mod tests {
     }
 
     #[test]
+    fn tls_is_asked_for_by_the_scheme_or_by_the_caller() {
+        check(
+            "https://host:1",
+            Protocol::HttpJson,
+            expect!["https://host:1/v1/traces"],
+        );
+        for (text, expected) in [
+            ("host", "https://host:4317"),
+            ("http://host:1", "http://host:1"),
+        ] {
+            let endpoint = Endpoint::parse_secure(text, Protocol::Grpc).unwrap();
+            assert_eq!(endpoint.origin(), expected);
+            assert_eq!(endpoint.is_secure(), expected.starts_with("https"));
+        }
+    }
+
+    #[test]
     fn an_unusable_endpoint_says_why_and_repeats_no_password() {
         check(
-            "https://host:4318",
+            "ftp://host:4318",
             Protocol::HttpJson,
-            expect!["error: endpoint scheme `https` is not supported, only `http`"],
+            expect!["error: endpoint scheme `ftp` is not supported, only `http` and `https`"],
         );
         check(
             "http://user:secret@host:4318",

@@ -1,6 +1,7 @@
 //! OTLP/gRPC: the body goes through tonic as it is.
 
 use std::error::Error as _;
+use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes};
 use http::uri::PathAndQuery;
@@ -10,6 +11,7 @@ use tonic::Request;
 use tonic::client::Grpc;
 use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::transport::Channel;
+use transport::{Alpn, TokenSource};
 
 use super::failure::{Failure, Status};
 use super::{ANSWER_BYTES_MAX, Config};
@@ -19,6 +21,7 @@ use crate::{Error, Result};
 #[derive(Debug, Clone)]
 pub(super) struct Transport {
     grpc: Grpc<Channel>,
+    token: Option<Arc<TokenSource>>,
 }
 
 impl Transport {
@@ -29,14 +32,14 @@ impl Transport {
                 endpoint: config.endpoint.to_string(),
             })?
             .connect_timeout(config.timeout)
-            .tcp_nodelay(true)
-            .connect_lazy();
+            .connect_with_connector_lazy(config.connector(Alpn::Http2)?);
         let mut grpc = Grpc::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX);
         if config.gzip {
             grpc = grpc.send_compressed(CompressionEncoding::Gzip);
         }
         Ok(Self {
             grpc: grpc.accept_compressed(CompressionEncoding::Gzip),
+            token: config.token.clone(),
         })
     }
 
@@ -46,12 +49,16 @@ impl Transport {
         body: Bytes,
     ) -> impl Future<Output = Result<Reply, Failure>> + use<> {
         let mut grpc = self.grpc.clone();
+        let mut request = Request::new(body);
+        if let Some(token) = &self.token {
+            token.add_to(request.metadata_mut().as_mut());
+        }
         async move {
             grpc.ready()
                 .await
                 .map_err(|error| Failure::no_answer(&error))?;
             let answer = grpc
-                .unary(Request::new(body), method(signal), RawCodec)
+                .unary(request, method(signal), RawCodec)
                 .await
                 .map_err(|status| failure(&status))?;
             // The request is accepted even if its answer cannot be read.

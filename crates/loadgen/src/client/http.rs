@@ -1,6 +1,7 @@
 //! OTLP/HTTP with protobuf or JSON bodies over HTTP/1.1.
 
 use std::io::Write as _;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -9,10 +10,10 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE, DATE, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Collected, Full, Limited};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use otlp::export::Signal;
 use otlp::reply::{Reply, printable};
+use transport::{Alpn, Connector, TokenSource};
 
 use super::endpoint::Endpoint;
 use super::failure::{ExportError, Failure, Status};
@@ -23,26 +24,26 @@ use crate::Result;
 /// A pool of kept-alive connections.
 #[derive(Debug, Clone)]
 pub(super) struct Transport {
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: Client<Connector, Full<Bytes>>,
+    token: Option<Arc<TokenSource>>,
     endpoint: Endpoint,
     encoding: Encoding,
     gzip: bool,
 }
 
 impl Transport {
-    pub(super) fn new(config: &Config) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(config.timeout));
-        Self {
+    pub(super) fn new(config: &Config) -> Result<Self> {
+        let connector = config.connector(Alpn::Http1)?;
+        Ok(Self {
             client: Client::builder(TokioExecutor::new()).build(connector),
+            token: config.token.clone(),
             endpoint: config.endpoint.clone(),
             encoding: match config.protocol {
                 Protocol::HttpJson => Encoding::Json,
                 Protocol::Grpc | Protocol::HttpProtobuf => Encoding::Protobuf,
             },
             gzip: config.gzip,
-        }
+        })
     }
 
     /// The bytes to post, encoded and compressed once for all attempts.
@@ -94,7 +95,11 @@ impl Transport {
         if self.gzip {
             builder = builder.header(CONTENT_ENCODING, "gzip");
         }
-        builder.body(Full::new(payload))
+        let mut request = builder.body(Full::new(payload))?;
+        if let Some(token) = &self.token {
+            token.add_to(request.headers_mut());
+        }
+        Ok(request)
     }
 }
 

@@ -5,8 +5,8 @@
 //! accepted, accepted in part (never sent again), refused for good, or worth another attempt.
 //!
 //! Limits: [`Config::concurrency`] export requests at a time, [`Config::timeout`] per attempt,
-//! [`Retry`] for the attempts, [`ANSWER_BYTES_MAX`] of an answer. Only plain HTTP; no TLS and no
-//! credentials.
+//! [`Retry`] for the attempts, [`ANSWER_BYTES_MAX`] of an answer. An `https` endpoint is connected with
+//! [`Config::tls`], and each request has the header of [`Config::token`].
 
 mod endpoint;
 mod failure;
@@ -18,6 +18,7 @@ mod retry;
 mod tests;
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use bytes::Bytes;
 use otlp::export::Signal;
 use otlp::reply::Reply;
 use tokio::sync::Semaphore;
+use transport::{Alpn, ClientTls, Connector, TokenSource};
 
 use crate::Result;
 use crate::rng::Rng;
@@ -39,7 +41,7 @@ pub const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// How an export request travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// gRPC over HTTP/2 without TLS.
+    /// gRPC over HTTP/2.
     Grpc,
     /// `POST` with `application/x-protobuf`.
     HttpProtobuf,
@@ -81,10 +83,14 @@ pub struct Config {
     pub timeout: Duration,
     /// When to try again.
     pub retry: Retry,
+    /// How an `https` endpoint is known, and what is shown to it.
+    pub tls: ClientTls,
+    /// What each request has to show.
+    pub token: Option<Arc<TokenSource>>,
 }
 
 impl Config {
-    /// One export request at a time, no compression, 10 s per attempt.
+    /// One export request at a time, no compression, 10 s per attempt, no token.
     pub fn new(endpoint: Endpoint, protocol: Protocol) -> Self {
         Self {
             endpoint,
@@ -93,7 +99,19 @@ impl Config {
             concurrency: NonZeroUsize::MIN,
             timeout: Duration::from_secs(10),
             retry: Retry::default(),
+            tls: ClientTls::default(),
+            token: None,
         }
+    }
+
+    fn connector(&self, alpn: Alpn) -> Result<Connector> {
+        let insecure = ClientTls::insecure();
+        let tls = if self.endpoint.is_secure() {
+            &self.tls
+        } else {
+            &insecure
+        };
+        Ok(Connector::new("client", tls, alpn)?.connect_timeout(self.timeout))
     }
 }
 
@@ -122,7 +140,7 @@ pub struct Client {
 #[derive(Debug)]
 enum Transport {
     Grpc(grpc::Transport),
-    Http(http::Transport),
+    Http(Box<http::Transport>),
 }
 
 impl Client {
@@ -132,12 +150,12 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The endpoint has a path and the protocol is gRPC.
+    /// The endpoint has a path and the protocol is gRPC, or the key material for it cannot be used.
     pub fn new(config: &Config) -> Result<Self> {
         let transport = match config.protocol {
             Protocol::Grpc => Transport::Grpc(grpc::Transport::new(config)?),
             Protocol::HttpProtobuf | Protocol::HttpJson => {
-                Transport::Http(http::Transport::new(config))
+                Transport::Http(Box::new(http::Transport::new(config)?))
             }
         };
         Ok(Self {

@@ -227,6 +227,7 @@ fn same_span(bytes: &[u8], span: &Span) {
         dropped_attributes_count: span.dropped_attributes_count,
         dropped_events_count: span.dropped_events_count,
         dropped_links_count: span.dropped_links_count,
+        has_links: !span.links.is_empty(),
     };
     assert_eq!(SpanSummary::read(bytes), Ok(want));
     same_attributes(attribute::of_span(bytes), &span.attributes);

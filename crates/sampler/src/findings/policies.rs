@@ -263,12 +263,18 @@ impl At<'_> {
     }
 
     fn add_latency(&mut self, threshold_ms: i64) {
-        let wait_ms = self.config.decision_wait.as_millis();
+        let rules = self.config.trigger.as_ref();
+        let wait = rules.map_or(self.config.decision_wait, |rules| rules.max_wait);
+        let wait_ms = wait.as_millis();
         if u128::try_from(threshold_ms).is_ok_and(|threshold| threshold >= wait_ms) {
             let what = format!(
                 "a trace is decided {wait_ms} ms after its first span, before one that takes longer than {threshold_ms} ms has ended: the slowest are lost"
             );
-            let remedy = "raise `decision_wait` above the slowest trace to keep, and set `decision_wait_after_root_received` so that others need not wait";
+            let remedy = if rules.is_some() {
+                "raise `trigger.max_wait` above the slowest trace to keep"
+            } else {
+                "use `trigger` rules, or raise `decision_wait` above the slowest trace to keep and set `decision_wait_after_root_received` so that others need not wait"
+            };
             self.add(Warning, &["latency", "threshold_ms"], what, remedy);
         }
     }

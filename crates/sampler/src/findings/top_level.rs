@@ -52,6 +52,12 @@ fn add_moot(config: &Config, add: &mut Add<'_>) {
             REMOVE,
         );
     };
+    if config.trigger.is_some() && config.decision_wait != Config::default().decision_wait {
+        moot(
+            "decision_wait",
+            "`trigger` rules say when a trace is decided",
+        );
+    }
     if config.block_on_overflow {
         moot(
             "block_on_overflow",
@@ -76,7 +82,11 @@ fn add_moot(config: &Config, add: &mut Add<'_>) {
 }
 
 fn add_sizes(config: &Config, add: &mut Add<'_>) {
-    let seconds = config.decision_wait.as_secs();
+    let seconds = match &config.trigger {
+        // Most traces end with their root.
+        Some(_) => 0,
+        None => config.decision_wait.as_secs(),
+    };
     let expected = config.expected_new_traces_per_sec.saturating_mul(seconds);
     if expected > config.num_traces {
         let what = format!(

@@ -10,7 +10,7 @@ use crate::verdict::Policies;
 
 impl Sampler {
     /// Judges what came of a trace, and puts it back to its due time if that decides nothing.
-    pub(super) fn is_ready(&mut self, slot: Slot, now_unix_nano: u64) -> bool {
+    pub(super) fn is_ready_on_arrival(&mut self, slot: Slot, now_unix_nano: u64) -> bool {
         let trace = self.pending.trace_mut(slot);
         judge_batch(&mut self.policies, trace, now_unix_nano);
         let is_too_large = self.trace_bytes_max.is_some_and(|max| trace.n_bytes > max);

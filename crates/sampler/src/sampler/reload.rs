@@ -11,7 +11,7 @@
 //! What is remembered stays: decisions, spans of decided traces, service names, what policies have said. A policy whose
 //! text is the same goes on with its budget, any other begins with a full one. Of a span that came in two versions
 //! only the one that counts is folded again; a trace's first arrival is kept, so that it is due as if nothing had
-//! happened.
+//! happened. One that is due and waits for a trace that it links to waits anew.
 
 use std::mem;
 
@@ -58,6 +58,9 @@ impl Sampler {
         mem::swap(&mut next.policy_names, &mut self.policy_names);
         mem::swap(&mut next.services, &mut self.services);
         mem::swap(&mut next.recent, &mut self.recent);
+        if let (Some(links), Some(before)) = (&mut next.links, &self.links) {
+            links.counts = before.counts;
+        }
         next.last_batch = self.last_batch;
         next.n_unreadable = self.n_unreadable;
         let before = mem::replace(self, next);

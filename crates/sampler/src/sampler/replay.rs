@@ -43,7 +43,7 @@ impl Sampler {
         {
             let trace = self.pending.trace_mut(slot);
             trace.first_seen_unix_nano = trace.first_seen_unix_nano.min(received_unix_nano);
-            let due_unix_nano = received_unix_nano.saturating_add(self.decision_wait_nanos);
+            let due_unix_nano = self.due_after_first(received_unix_nano);
             self.pending.hasten(slot, due_unix_nano);
         }
         observed
@@ -61,8 +61,7 @@ impl Sampler {
     /// What is remembered depends on all decisions before, of which a replay may know fewer.
     pub fn reopen(&mut self, trace_id: TraceId, now_unix_nano: u64) {
         if self.pending.find(&trace_id).is_none() {
-            let due_unix_nano = now_unix_nano.saturating_add(self.decision_wait_nanos);
-            self.pending.open(trace_id, now_unix_nano, due_unix_nano);
+            self.open(trace_id, now_unix_nano);
         }
     }
 

@@ -44,20 +44,25 @@ pub(crate) struct Span {
     pub(crate) flags: u32,
     /// Events.
     pub(crate) events: Vec<Event>,
+    /// Numbers of the traces that it links to.
+    pub(crate) links: Vec<u64>,
     /// Of the span.
     pub(crate) attributes: Attributes,
     /// Of the resource.
     pub(crate) resource: Attributes,
 }
 
+/// The id of the trace with this number.
+fn trace_id(number: u64) -> [u8; 16] {
+    let mut id = [0x7c; 16];
+    id[8..].copy_from_slice(&number.to_be_bytes());
+    id
+}
+
 impl Span {
     /// The 16 bytes of the trace id.
     pub(crate) fn trace_id(&self) -> [u8; 16] {
-        self.trace_id.unwrap_or_else(|| {
-            let mut id = [0x7c; 16];
-            id[8..].copy_from_slice(&self.trace.to_be_bytes());
-            id
-        })
+        self.trace_id.unwrap_or_else(|| trace_id(self.trace))
     }
 
     /// A `Span` message.
@@ -82,6 +87,12 @@ impl Span {
             put_bytes(&mut event, 2, name.as_bytes());
             put_attributes(&mut event, 3, attributes);
             put_bytes(&mut out, 11, &event);
+        }
+        for trace in &self.links {
+            let mut link = Vec::new();
+            put_bytes(&mut link, 1, &trace_id(*trace));
+            put_bytes(&mut link, 2, &[1; 8]);
+            put_bytes(&mut out, 13, &link);
         }
         if self.status != 0 {
             let mut status = Vec::new();

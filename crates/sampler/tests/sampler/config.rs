@@ -335,3 +335,134 @@ fn the_documents_of_c29_start_or_fail_as_listed() {
     }
     assert_eq!(n_documents, 13);
 }
+
+const ERRORS: &str =
+    "policies: [{name: errors, type: status_code, status_code: {status_codes: [ERROR]}}]\n";
+
+#[test]
+fn trigger_rules_and_linked_traces_load() {
+    let config = load(&format!("{ERRORS}trigger:\n")).unwrap();
+    assert_eq!(config.trigger, Some(sampler::TriggerRules::default()));
+    assert!(config.follows_links());
+    let config = load(&format!(
+        "{ERRORS}decision_wait_after_root_received: 2s
+trigger: {{idle: 0s, max_wait: 2h, policies: [{{policy: errors, match_grace: 0s, idle: 10m, max_wait: 8h}}]}}
+linked_traces: {{enabled: false, wait: 5m}}
+"
+    ))
+    .unwrap();
+    let rules = config.trigger.as_ref().unwrap();
+    assert_eq!((rules.idle.as_secs(), rules.max_wait.as_secs()), (0, 7_200));
+    assert!(rules.policies[0].match_grace.unwrap().is_zero());
+    assert!(!config.follows_links());
+    let config = load(&format!("{ERRORS}compat: collector\ntrigger: {{}}\n")).unwrap();
+    assert!(!config.follows_links());
+    assert_eq!(load(ERRORS).unwrap().trigger, None);
+}
+
+#[test]
+fn wrong_trigger_rules_and_linked_traces_say_what_is_wrong() {
+    for (yaml, parts) in [
+        (
+            "trigger: {root_grase: 1s}",
+            &["root_grase", "root_grace"][..],
+        ),
+        ("trigger: {idle: 30}", &["unit"]),
+        (
+            "trigger: {max_wait: 0s}",
+            &["`trigger.max_wait`", "more than `0s`"],
+        ),
+        (
+            "trigger: {root_grace: 1s}\ndecision_wait_after_root_received: 1s",
+            &[
+                "`trigger.root_grace`",
+                "`decision_wait_after_root_received`",
+            ],
+        ),
+        (
+            "trigger: {}\nsampling_strategy: span-ingest",
+            &["`trigger`", "`sampling_strategy: span-ingest`"],
+        ),
+        (
+            "trigger: {policies: [{policy: erors, idle: 1s}]}",
+            &["`trigger.policies`", "`erors`", "did you mean `errors`?"],
+        ),
+        (
+            "trigger: {policies: [{policy: errors}]}",
+            &["`errors`", "`match_grace`"],
+        ),
+        (
+            "trigger: {policies: [{policy: errors, max_wait: 0s}]}",
+            &[
+                "`errors`",
+                "`trigger.policies[].max_wait`",
+                "more than `0s`",
+            ],
+        ),
+        (
+            "trigger: {policies: [{policy: errors, wait: 1s}]}",
+            &["`wait`"],
+        ),
+        ("linked_traces: {wait: 1}", &["unit"]),
+        ("linked_traces: {follow: true}", &["`follow`"]),
+        (
+            "linked_traces: {enabled: true}\ncompat: collector",
+            &["`linked_traces.enabled`", "`compat`"],
+        ),
+    ] {
+        check_error(&format!("{ERRORS}{yaml}"), parts);
+    }
+}
+
+#[test]
+fn only_policies_that_go_on_matching_can_have_a_trigger() {
+    let trigger = "trigger: {policies: [{policy: p, match_grace: 1s}]}\n";
+    for (policy, is_lasting) in [
+        ("type: always_sample", true),
+        ("type: latency, latency: {threshold_ms: 5}", true),
+        (
+            "type: latency, latency: {threshold_ms: 5, upper_threshold_ms: 9}",
+            false,
+        ),
+        ("type: span_count, span_count: {min_spans: 5}", true),
+        (
+            "type: span_count, span_count: {min_spans: 5, max_spans: 9}",
+            false,
+        ),
+        (
+            "type: string_attribute, string_attribute: {key: k, values: [v]}",
+            true,
+        ),
+        (
+            "type: string_attribute, string_attribute: {key: k, values: [v], invert_match: true}",
+            false,
+        ),
+        (
+            "type: ottl_condition, ottl_condition: {span: ['name == \"a\"']}",
+            true,
+        ),
+        (
+            "type: rate_limiting, rate_limiting: {spans_per_second: 5}",
+            false,
+        ),
+        (
+            "type: not, not: {not_sub_policy: {name: s, type: trace_flags}}",
+            false,
+        ),
+        (
+            "type: and, and: {and_sub_policy: [{name: s, type: trace_flags}]}",
+            true,
+        ),
+        (
+            "type: and, and: {and_sub_policy: [{name: s, type: rate_limiting, rate_limiting: {spans_per_second: 5}}]}",
+            false,
+        ),
+        (
+            "type: drop, drop: {drop_sub_policy: [{name: s, type: trace_flags}]}",
+            true,
+        ),
+    ] {
+        let loaded = load(&format!("policies: [{{name: p, {policy}}}]\n{trigger}"));
+        assert_eq!(loaded.is_ok(), is_lasting, "{policy}: {loaded:?}");
+    }
+}

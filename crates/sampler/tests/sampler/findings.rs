@@ -286,6 +286,19 @@ fn conditions_that_match_what_has_no_attribute_are_pointed_out() {
 }
 
 #[test]
+fn what_trigger_rules_make_moot_is_pointed_out() {
+    let slow = policy("latency", json!({"threshold_ms": 3_600_000}));
+    let found = findings(json!({"decision_wait": "60s", "trigger": {}, "policies": slow}));
+    let places: Vec<&str> = found.iter().map(|(place, ..)| place.as_str()).collect();
+    assert_eq!(
+        places,
+        ["decision_wait", "policies[0].latency.threshold_ms"]
+    );
+    let slow = policy("latency", json!({"threshold_ms": 600_000}));
+    assert_eq!(findings(json!({"trigger": {}, "policies": slow})), []);
+}
+
+#[test]
 fn top_level_keys_are_pointed_out() {
     let policies = policy("trace_flags", json!({}));
     let found = findings(json!({

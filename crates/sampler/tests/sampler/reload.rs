@@ -248,6 +248,34 @@ fn a_wait_that_is_shorter_now_counts_from_the_first_span() {
 }
 
 #[test]
+fn trigger_rules_go_on_from_the_times_of_the_spans() {
+    let policies = one_policy("always_sample", &json!({}));
+    let rules = json!({"root_grace": "2s", "idle": "5s", "max_wait": "1h"});
+    let with_rules = config(json!({"policies": policies, "trigger": rules}));
+    let without = config(json!({"policies": policies, "decision_wait": "20s"}));
+    let sent: Sent = vec![
+        (0, span(1, 2, 1)),
+        (1_000, span(1, 1, 0)),
+        (1_500, span(2, 2, 1)),
+    ];
+    for before in [&with_rules, &without] {
+        let mut run = Run::new(Sampler::new(before).unwrap());
+        for (at_ms, span) in &sent {
+            run.send(*at_ms, span);
+        }
+        reload(&mut run, &with_rules, &sent);
+        run.tick(2_900);
+        assert!(run.decided.is_empty());
+        run.tick(3_100);
+        assert_eq!(run.decision_on(&span(1, 1, 0)).trigger, Trigger::RootEnded);
+        run.tick(6_400);
+        assert_eq!(run.decided.len(), 1);
+        run.tick(6_600);
+        assert_eq!(run.decision_on(&span(2, 1, 0)).trigger, Trigger::Idle);
+    }
+}
+
+#[test]
 fn another_strategy_judges_what_has_come_by_its_own_rules() {
     let error = Span {
         status: 2,

@@ -187,6 +187,7 @@ async fn each_way_to_fail_has_its_reason() {
         (HandshakeFailure::RefusedByPeer, 1),
         (HandshakeFailure::NothingInCommon, 0),
         (broken, 1),
+        (HandshakeFailure::TooMany, 0),
     ];
     assert_eq!(counts, expected);
 }

@@ -1,8 +1,59 @@
-//! Policies in words.
+//! Policies in words, and when traces are decided.
 
-use sampler::{Composite, NumericAttribute, Policy, PolicyType, SpanCount, StringAttribute};
+use std::fmt::Write as _;
+
+use sampler::{
+    Composite, NumericAttribute, Policy, PolicyTrigger, PolicyType, ROOT_GRACE, SpanCount,
+    StringAttribute,
+};
 
 use crate::show;
+
+/// When a trace is decided.
+pub(super) fn waits(sampler: &sampler::Config) -> String {
+    let after_root = sampler.decision_wait_after_root_received;
+    let Some(rules) = &sampler.trigger else {
+        let mut out = format!("{:?} after a trace's first span", sampler.decision_wait);
+        if let Some(wait) = after_root.filter(|wait| !wait.is_zero()) {
+            // Writing to a `String` cannot fail.
+            write!(out, ", or {wait:?} after its root").ok();
+        }
+        return out;
+    };
+    let root_grace = rules.root_grace.or(after_root).unwrap_or(ROOT_GRACE);
+    let mut out = format!("{root_grace:?} after a trace's root");
+    if !rules.idle.is_zero() {
+        write!(out, ", or {:?} after its last span", rules.idle).ok();
+    }
+    write!(out, ", at the latest {:?} after its first", rules.max_wait).ok();
+    out
+}
+
+/// What holds for the traces that a policy matches.
+pub(super) fn exceptions(sampler: &sampler::Config) -> impl Iterator<Item = String> {
+    let rules = sampler.trigger.iter().flat_map(|rules| &rules.policies);
+    rules.map(|rule| {
+        let PolicyTrigger {
+            policy,
+            match_grace,
+            idle,
+            max_wait,
+        } = rule;
+        let times = [
+            match_grace.map(|grace| format!("{grace:?} after the first match")),
+            idle.map(|idle| {
+                if idle.is_zero() {
+                    "however long no span comes".to_owned()
+                } else {
+                    format!("{idle:?} after the last span")
+                }
+            }),
+            max_wait.map(|max_wait| format!("at the latest {max_wait:?} after the first")),
+        ];
+        let times: Vec<String> = times.into_iter().flatten().collect();
+        format!("if `{policy}` matches: {}", times.join(", "))
+    })
+}
 
 /// Which traces a policy matches.
 pub(super) fn describe(policy: &PolicyType) -> String {
@@ -110,7 +161,36 @@ fn no_span_with(is_inverted: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::describe;
+    use super::{describe, exceptions, waits};
+
+    #[test]
+    fn waits_are_put_in_words() {
+        const ALL: &str = "policies: [{name: p, type: always_sample}]\n";
+        for (yaml, expected) in [
+            ("", "30s after a trace's first span"),
+            (
+                "decision_wait_after_root_received: 5s",
+                "30s after a trace's first span, or 5s after its root",
+            ),
+            (
+                "trigger: {}",
+                "10s after a trace's root, or 300s after its last span, at the latest 3600s after its first",
+            ),
+            (
+                "decision_wait_after_root_received: 5s\ntrigger: {idle: 0s, policies: [\
+                 {policy: p, match_grace: 1s, idle: 2s}, {policy: p, idle: 0s, max_wait: 3s}]}",
+                "5s after a trace's root, at the latest 3600s after its first\n\
+                 if `p` matches: 1s after the first match, 2s after the last span\n\
+                 if `p` matches: however long no span comes, at the latest 3s after the first",
+            ),
+        ] {
+            let config: sampler::Config = serde_saphyr::from_str(&format!("{ALL}{yaml}")).unwrap();
+            let lines: Vec<String> = std::iter::once(waits(&config))
+                .chain(exceptions(&config))
+                .collect();
+            assert_eq!(lines.join("\n"), expected);
+        }
+    }
 
     #[test]
     fn every_type_is_put_in_words() {

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use transport::Authenticators;
 
 use super::error::{Error, Warning, unknown};
 use super::settings::{LOG_LEVEL, LakeExporter, keep_all, pass_on};
@@ -67,7 +68,13 @@ impl Section {
                 "loadbalancing",
                 "debug",
             ],
-            Self::Extensions => &["query", "health_check", "intake", "write_ahead_log"],
+            Self::Extensions => &[
+                "query",
+                "health_check",
+                "intake",
+                "write_ahead_log",
+                "bearertokenauth",
+            ],
         }
     }
 
@@ -179,7 +186,7 @@ pub(super) fn assemble(root: &Node, warnings: &mut Vec<Warning>) -> Result<Confi
         gateway: gateway::Config {
             otlp,
             intake: extensions.one("intake")?.unwrap_or_default(),
-            authenticators: transport::Authenticators::default(),
+            authenticators: Authenticators(extensions.each("bearertokenauth")?),
         },
         log: extensions.one("write_ahead_log")?.unwrap_or_default(),
         sampler: match processors.place(sampling::KIND)? {
@@ -378,6 +385,22 @@ impl Used<'_> {
         self.place(kind)?
             .map(|(path, node)| de::read(node, &path))
             .transpose()
+    }
+
+    /// The configurations of all components of this type, by id.
+    fn each<T: serde::de::DeserializeOwned>(
+        &self,
+        kind: &str,
+    ) -> Result<BTreeMap<String, T>, Error> {
+        let section = self.root.child(self.section.key());
+        let ids = self.ids.iter().filter(|id| type_of(id) == kind);
+        let nodes = ids.filter_map(|id| Some((id, section?.child(id)?)));
+        nodes
+            .map(|(id, node)| {
+                let path = format!("{}::{id}", self.section.key());
+                Ok((id.clone(), de::read(node, &path)?))
+            })
+            .collect()
     }
 
     /// Where that component is written.

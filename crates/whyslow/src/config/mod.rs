@@ -1,9 +1,9 @@
 //! Configuration: Collector-shaped YAML into the configurations of the stages.
 //!
 //! In reading order: `tree` (YAML with lines), `env` (`${env:NAME}`), `de` (tree to structs),
-//! `settings` (of components that no stage owns), `exporters` (to other backends), `sampling` (the `tail_sampling` section and what
-//! to know about it), `components` (what may stand in each section and which of it the pipelines
-//! use), and here the order of the checks.
+//! `settings` (of components that no stage owns), `exporters` (to other backends), `sampling` (the
+//! `tail_sampling` section and what to know about it), `components` (what may stand in each section and which of it the pipelines
+//! use), `exposed` (who could come from outside), and here the order of the checks.
 //!
 //! # Limits
 //!
@@ -18,6 +18,7 @@ mod de;
 mod env;
 mod error;
 mod exporters;
+mod exposed;
 mod maintenance;
 mod sampling;
 mod settings;
@@ -35,6 +36,7 @@ pub(crate) use sampling::Reviewed;
 pub(crate) use settings::{HealthCheck, LakeExporter, WriteAheadLog};
 
 use components::Section;
+use transport::Door;
 use tree::Node;
 
 /// The built-in default, which is also the commented example.
@@ -152,6 +154,7 @@ pub(crate) fn parse(yaml: &str, lookup: env::Lookup<'_>) -> Result<Loaded, Error
     let (root, mut warnings) = tree(yaml, lookup)?;
     let config = components::assemble(&root, &mut warnings)?;
     validate(&config, &root)?;
+    exposed::warn(&config, &root, &mut warnings);
     Ok(Loaded { config, warnings })
 }
 
@@ -202,7 +205,17 @@ fn validate(config: &Config, root: &Node) -> Result<(), Error> {
         .log
         .validate()
         .map_err(|problem| at(Section::Extensions, "write_ahead_log", problem))?;
+    let known = &config.gateway.authenticators;
+    for (id, authenticator) in &known.0 {
+        let key = format!("extensions::{id}");
+        authenticator
+            .validate(&key)
+            .map_err(|e| at(Section::Extensions, id, e.to_string()))?;
+    }
     if let Some(query) = &config.query {
+        let (tls, auth) = (query.tls.as_ref(), query.auth.as_ref());
+        Door::validate("extensions::query", tls, auth, known)
+            .map_err(|e| at(Section::Extensions, "query", e.to_string()))?;
         query
             .validate()
             .map_err(|e| at(Section::Extensions, "query", e.to_string()))?;

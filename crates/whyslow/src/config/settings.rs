@@ -129,7 +129,10 @@ fn default_sampler() -> sampler::Config {
         policy_type,
     };
     sampler::Config {
-        decision_wait_after_root_received: Some(Duration::from_secs(10)),
+        trigger: Some(sampler::TriggerRules {
+            root_grace: Some(sampler::ROOT_GRACE),
+            ..sampler::TriggerRules::default()
+        }),
         policies: vec![
             policy(
                 "failed",
@@ -163,6 +166,9 @@ pub(super) fn keep_all() -> sampler::Config {
             name: "all".to_owned(),
             policy_type: sampler::PolicyType::AlwaysSample,
         }],
+        // Nothing depends on what comes later.
+        trigger: None,
+        decision_wait_after_root_received: Some(sampler::ROOT_GRACE),
         ..default_sampler()
     }
 }

@@ -30,6 +30,40 @@ fn the_commented_example_is_the_built_in_default() {
     assert_eq!(loaded.config, Config::default());
 }
 
+/// Keys that are commented out have no space behind `#`, or that of their depth.
+#[test]
+fn the_tls_and_tokens_of_the_commented_example_are_valid() {
+    let mut is_key = false;
+    let uncommented = |line: &str| {
+        let rest = line.trim_start().strip_prefix('#').unwrap_or(" ");
+        is_key = !rest.starts_with(' ') && !rest.is_empty() || is_key && rest.starts_with("  ");
+        line.replacen('#', if is_key { "" } else { "#" }, 1)
+    };
+    let lines: Vec<String> = LOCAL_YAML.lines().map(uncommented).collect();
+    let yaml = lines.join("\n");
+    let yaml = yaml.replace("extensions: [query", "extensions: [bearertokenauth, query");
+    let config = load(&yaml).unwrap().config;
+    let grpc = config.gateway.otlp.protocols.grpc.unwrap();
+    let tls = grpc.tls.unwrap();
+    assert_eq!(tls.client_ca_file, "/etc/whyslow/clients-ca-bundle.crt");
+    assert_eq!(grpc.auth.unwrap().authenticator, "bearertokenauth");
+    let settings = &config.gateway.authenticators.0["bearertokenauth"];
+    assert_eq!(settings.filename, "/etc/whyslow/tokens");
+}
+
+#[test]
+fn a_listener_that_others_can_reach_is_a_warning_with_its_line() {
+    let rest = REST.replace("processors: [tail_sampling], ", "").replace(
+        "grpc: {}",
+        "grpc: {endpoint: '0.0.0.0:4317'}, http: {endpoint: 'localhost:4318'}",
+    );
+    let warnings = load(&rest).unwrap().warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert_eq!(warnings[0].fault.path, "receivers::otlp::protocols::grpc");
+    assert_eq!(warnings[0].fault.line, 2);
+    assert!(warnings[0].remedy.unwrap().contains("listen on 127.0.0.1"));
+}
+
 #[test]
 fn c67_a_misspelt_or_misplaced_key_is_refused_with_its_path() {
     let tail = "processors: {tail_sampling: {policies: [{name: all, type: always_sample}]}}\n";

@@ -54,7 +54,8 @@ impl Node {
             });
         }
         // `no` and `on` are strings where nothing asks for a boolean, as in the Collector.
-        let options = serde_saphyr::options! { strict_booleans: true };
+        // An error quotes no lines of the file, among which a token may be: line and column are enough.
+        let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
         serde_saphyr::from_str_with_options(yaml, options)
     }
 

@@ -3,6 +3,9 @@
 //! - `/healthz`: 200 while the process runs.
 //! - `/readyz`: 200 while exports can be taken, else 503 and the reason: how far the replay is, or what failed.
 //! - `/metrics`: Prometheus text; the conservation counters among them.
+//!
+//! Who asks for health needs no token, also where SQL and metrics do: orchestrators have none. Where the listener
+//! asks for clients' certificates, the extension `health_check` has a port of its own.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -15,9 +18,11 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use gateway::{Handle, Health};
+use query::http::{Guard, guarded};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use transport::{Acceptor, Alpn, Door, HandshakeFailures, Stream};
 
 use super::reload;
 use crate::config::Config;
@@ -32,6 +37,9 @@ pub(super) struct Ops {
     store: Arc<store::Metrics>,
     pub(super) maintenance: Arc<maintain::Metrics>,
     pub(super) reloads: Arc<reload::Metrics>,
+    /// Of the query listener.
+    handshakes_failed: Arc<HandshakeFailures>,
+    guard: Option<Arc<Guard>>,
 }
 
 impl Ops {
@@ -42,6 +50,8 @@ impl Ops {
             store,
             maintenance: Arc::default(),
             reloads: Arc::default(),
+            handshakes_failed: Arc::default(),
+            guard: None,
         }
     }
 
@@ -61,6 +71,29 @@ impl Ops {
             Health::Stopping => Some("stopping".to_owned()),
             Health::Unhealthy { reason } => Some(reason),
         }
+    }
+}
+
+impl Ops {
+    /// Who was not let in at the query listener.
+    fn render_refused(&self) -> String {
+        let mut out = String::from(
+            "# HELP query_handshakes_failed_total TLS handshakes that came to nothing.\n\
+             # TYPE query_handshakes_failed_total counter\n",
+        );
+        for (reason, n_handshakes) in self.handshakes_failed.counts() {
+            let reason = reason.as_str();
+            out.push_str(&format!(
+                "query_handshakes_failed_total{{reason=\"{reason}\"}} {n_handshakes}\n"
+            ));
+        }
+        let n_refused = self.guard.as_ref().map_or(0, |guard| guard.n_refused());
+        out.push_str(&format!(
+            "# HELP query_requests_unauthenticated_total Requests without a known token.\n\
+             # TYPE query_requests_unauthenticated_total counter\n\
+             query_requests_unauthenticated_total {n_refused}\n"
+        ));
+        out
     }
 }
 
@@ -84,15 +117,24 @@ pub(super) async fn listen(
         servers: Vec::new(),
     };
     if let (Some(query), Some(engine)) = (&config.query, engine) {
+        let (tls, auth) = (query.tls.as_ref(), query.auth.as_ref());
+        let known = &config.gateway.authenticators;
+        let door = Door::open("extensions::query", tls, auth, known, Alpn::Http2OrHttp1)?;
+        let ops = Ops {
+            guard: door.tokens.map(|tokens| Arc::new(Guard::new(tokens))),
+            ..ops.clone()
+        };
         let listener = bind("extensions::query::endpoint", &query.endpoint.to_string()).await?;
         listeners.query_addr = Some(listener.local_addr()?);
-        let router = query::router(Arc::clone(engine)).merge(router(ops.clone()));
-        listeners.servers.push(Server::spawn(listener, router));
+        let failures = Arc::clone(&ops.handshakes_failed);
+        let router = query_router(query::router(Arc::clone(engine)), &ops);
+        let server = Server::spawn_with(listener, door.tls, failures, router);
+        listeners.servers.push(server);
     }
     if let Some(health) = &config.health_check {
         let listener = bind("extensions::health_check::endpoint", &health.endpoint).await?;
         listeners.health_addr = Some(listener.local_addr()?);
-        let router = health_router(&health.path, ops.clone());
+        let router = health_router(&health.path, config.query.is_none(), ops.clone());
         listeners.servers.push(Server::spawn(listener, router));
     }
     Ok(listeners)
@@ -105,31 +147,32 @@ async fn bind(key: &str, endpoint: &str) -> anyhow::Result<TcpListener> {
     })
 }
 
-fn router(ops: Ops) -> Router {
-    Router::new()
+fn query_router(sql: Router, ops: &Ops) -> Router {
+    let metrics = Router::new().route("/metrics", get(metrics));
+    let asked = sql.merge(metrics.with_state(ops.clone()));
+    let asked = match &ops.guard {
+        Some(guard) => guarded(asked, Arc::clone(guard)),
+        None => asked,
+    };
+    let health = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(ready))
-        .route("/metrics", get(metrics))
-        .with_state(ops)
+        .route("/readyz", get(ready));
+    asked.merge(health.with_state(ops.clone()))
 }
 
-/// The Collector's `health_check` extension, and what else is asked: without SQL this is the only place.
-fn health_router(path: &str, ops: Ops) -> Router {
+/// The Collector's `health_check` extension. Without SQL it also has the metrics, which have no other place then.
+fn health_router(path: &str, has_metrics: bool, ops: Ops) -> Router {
     let path = if path.starts_with('/') {
         path.to_owned()
     } else {
         format!("/{path}")
     };
-    let mut routes = Router::new().route(&path, get(ready));
-    for (name, route) in [
-        ("/healthz", get(|| async { "ok\n" })),
-        ("/readyz", get(ready)),
-        ("/metrics", get(metrics)),
-    ] {
-        if name != path {
-            routes = routes.route(name, route);
-        }
-    }
+    let routes = Router::new().route(&path, get(ready));
+    let routes = if has_metrics && path != "/metrics" {
+        routes.route("/metrics", get(metrics))
+    } else {
+        routes
+    };
     routes.with_state(ops)
 }
 
@@ -150,7 +193,8 @@ async fn metrics(State(ops): State<Ops>) -> Response {
     let text = gateway.unwrap_or_default()
         + &ops.store.render()
         + &ops.maintenance.render()
-        + &ops.reloads.render();
+        + &ops.reloads.render()
+        + &ops.render_refused();
     (
         [(
             header::CONTENT_TYPE,
@@ -159,6 +203,22 @@ async fn metrics(State(ops): State<Ops>) -> Response {
         text,
     )
         .into_response()
+}
+
+/// A listener as axum wants it.
+struct Listener(transport::Listener);
+
+impl axum::serve::Listener for Listener {
+    type Io = Stream;
+    type Addr = SocketAddr;
+
+    fn accept(&mut self) -> impl Future<Output = (Stream, SocketAddr)> + Send {
+        self.0.accept()
+    }
+
+    fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
 }
 
 /// A listener with its task.
@@ -170,6 +230,16 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn spawn(listener: TcpListener, router: Router) -> Self {
+        Self::spawn_with(listener, None, Arc::default(), router)
+    }
+
+    fn spawn_with(
+        listener: TcpListener,
+        tls: Option<Arc<Acceptor>>,
+        failures: Arc<HandshakeFailures>,
+        router: Router,
+    ) -> Self {
+        let listener = Listener(transport::Listener::new(listener, tls, failures));
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
             axum::serve(listener, router)

@@ -17,10 +17,11 @@ use http::header::{CONTENT_TYPE, TE};
 use http::{HeaderMap, Request, Response, Uri};
 use http_body_util::{BodyExt as _, Limited};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tower::ServiceExt as _;
+use transport::{Alpn, ClientTls, Connector, TokenSource};
 
+use crate::connect::ConnectArgs;
 use crate::show::text;
 
 const PATH: &str = "/v1/sql";
@@ -42,13 +43,16 @@ pub(crate) struct SourceArgs {
     /// Read stored tables instead of asking a server: a folder or `s3://BUCKET/PREFIX`.
     #[arg(long, value_name = "PATH|URL")]
     data: Option<String>,
+    #[command(flatten)]
+    connect: ConnectArgs,
 }
 
 /// A way to ask statements.
 pub(crate) enum Source {
     Server {
-        client: Box<Client<HttpConnector, Body>>,
+        client: Box<Client<Connector, Body>>,
         url: Uri,
+        token: Option<Box<TokenSource>>,
     },
     Data {
         router: Router,
@@ -69,9 +73,15 @@ impl SourceArgs {
     /// Opens the tables, or prepares to ask the server.
     pub(crate) async fn open(&self) -> anyhow::Result<Source> {
         let Some(data) = &self.data else {
-            let url = sql_url(&self.server)?;
-            let client = Box::new(Client::builder(TokioExecutor::new()).build_http());
-            return Ok(Source::Server { client, url });
+            let url = sql_url(&self.server, self.connect.is_secure())?;
+            let tls = match url.scheme_str() {
+                Some("https") => self.connect.tls(),
+                _ => ClientTls::insecure(),
+            };
+            let connector = Connector::new("client", &tls, Alpn::Http2OrHttp1)?;
+            let client = Box::new(Client::builder(TokioExecutor::new()).build(connector));
+            let token = self.connect.token()?.map(Box::new);
+            return Ok(Source::Server { client, url, token });
         };
         let opened = async {
             let location = lake::Location::parse(data)?;
@@ -95,13 +105,19 @@ impl Source {
             Self::Server { url, .. } => url.clone(),
             Self::Data { .. } => Uri::from_static(PATH),
         };
-        let request = Request::post(url)
+        let mut request = Request::post(url)
             .header(CONTENT_TYPE, "application/json")
             .header(TE, "trailers")
             .body(Body::from(body))
             .context("write the statement as an HTTP request")?;
+        if let Self::Server {
+            token: Some(token), ..
+        } = self
+        {
+            token.add_to(request.headers_mut());
+        }
         let response: Response<Body> = match self {
-            Self::Server { client, url } => client
+            Self::Server { client, url, .. } => client
                 .request(request)
                 .await
                 .with_context(|| {
@@ -194,25 +210,28 @@ impl Answer {
     }
 }
 
-fn sql_url(server: &str) -> anyhow::Result<Uri> {
-    let wrong = || format!("server `{server}` is not `HOST:PORT` or `http://HOST:PORT`");
+fn sql_url(server: &str, is_secure: bool) -> anyhow::Result<Uri> {
+    let wrong = || format!("server `{server}` is not `HOST:PORT` or `http[s]://HOST:PORT`");
     if server.contains('@') {
         bail!("the server's address holds credentials, which are not supported");
     }
     let absolute = if server.contains("://") {
         server.to_owned()
+    } else if is_secure {
+        format!("https://{server}")
     } else {
         format!("http://{server}")
     };
     let base: Uri = absolute.parse().with_context(wrong)?;
-    if base.scheme_str() != Some("http") || base.query().is_some() {
+    let scheme = base.scheme_str().unwrap_or_default();
+    if !["http", "https"].contains(&scheme) || base.query().is_some() {
         bail!(wrong());
     }
     let authority = base.authority().with_context(wrong)?;
     let path = base.path().trim_end_matches('/');
     let path = path.strip_suffix(PATH).unwrap_or(path);
     Uri::builder()
-        .scheme("http")
+        .scheme(scheme)
         .authority(authority.clone())
         .path_and_query(format!("{path}{PATH}"))
         .build()

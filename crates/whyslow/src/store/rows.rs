@@ -191,6 +191,8 @@ fn loss_flag(trigger: Trigger) -> Option<LossFlag> {
         Trigger::TooLarge => Some(LossFlag::TooLarge),
         Trigger::RootEnded
         | Trigger::Waited
+        | Trigger::Idle
+        | Trigger::MaxWait
         | Trigger::Matched
         | Trigger::Shutdown
         | Trigger::Late

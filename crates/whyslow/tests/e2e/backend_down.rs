@@ -57,7 +57,7 @@ async fn load(server: &Server, seed: u64, seconds: u64, sent: &mut Sent) {
 async fn idle(server: &Server) -> String {
     let begin = Instant::now();
     loop {
-        let (_, page) = http_get(&format!("http://{}/metrics", server.health));
+        let (_, page) = http_get(&format!("{}/metrics", server.health));
         let is_zero = |name: &str| {
             let mut values = page.lines().filter(|line| line.starts_with(name));
             values.all(|line| line.ends_with(" 0"))

@@ -39,7 +39,12 @@ fn every_pipeline_file_is_valid() {
         let output = succeed(whyslow().args(["check", "-c"]).arg(path));
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.contains("is valid. It would run:"), "{text}");
-        assert!(!text.contains("warning"), "{text}");
+        // In a container 0.0.0.0 is what is published, which the file cannot know.
+        let is_expected = |line: &&str| {
+            !line.starts_with("warning: ")
+                || file == "compose.yaml" && line.contains("is open to other machines")
+        };
+        assert!(text.lines().all(|line| is_expected(&line)), "{text}");
     }
 }
 

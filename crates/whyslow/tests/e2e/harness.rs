@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -184,12 +184,12 @@ service:
 
     /// Starts a server here.
     pub(crate) fn serve(&self) -> Server {
-        Server::start(&self.write_config(), &[])
+        Server::start(&self.write_config())
     }
 
     /// Starts a server here that watches its file.
     pub(crate) fn serve_watching(&self) -> Server {
-        Server::start(&self.write_config(), &["--watch"])
+        Server::start_by(&mut whyslow(), &self.write_config(), &["--watch"])
     }
 
     /// Starts a server and kills it, whether it is ready or not.
@@ -235,6 +235,8 @@ fn line_with(lines: &mpsc::Receiver<String>, text: &str) -> String {
 pub(crate) struct Server {
     child: Child,
     lines: mpsc::Receiver<String>,
+    /// Everything it has said so far.
+    said: Arc<Mutex<String>>,
     pub(crate) grpc: String,
     pub(crate) http: String,
     pub(crate) query: String,
@@ -243,8 +245,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    fn start(config: &Path, args: &[&str]) -> Self {
-        let mut child = whyslow()
+    pub(crate) fn start(config: &Path) -> Self {
+        Self::start_by(&mut whyslow(), config, &[])
+    }
+
+    /// With the environment of this command and more arguments.
+    pub(crate) fn start_by(command: &mut Command, config: &Path, args: &[&str]) -> Self {
+        let mut child = command
             .args(["serve", "-c"])
             .arg(config)
             .args(args)
@@ -254,8 +261,14 @@ impl Server {
             .unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (sender, lines) = mpsc::channel();
+        let said = Arc::<Mutex<String>>::default();
+        let heard = Arc::clone(&said);
         std::thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
+                let mut heard = heard.lock().unwrap();
+                heard.push_str(&line);
+                heard.push('\n');
+                drop(heard);
                 // Shown by the test runner where the test fails.
                 writeln!(std::io::stderr(), "server: {line}").ok();
                 // The test may be over before the server's last line.
@@ -270,10 +283,11 @@ impl Server {
         Self {
             child,
             lines,
+            said,
             grpc: field("otlp_grpc"),
             http: field("otlp_http"),
             query: format!("http://{}", field("query")),
-            health: field("health_check"),
+            health: format!("http://{}", field("health_check")),
         }
     }
 
@@ -376,11 +390,19 @@ impl Server {
         line_with(&self.lines, text)
     }
 
-    /// SIGTERM, and the wait for the end.
-    pub(crate) fn stop(mut self) {
+    /// Everything that it has said so far.
+    pub(crate) fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// SIGTERM, and the wait for the end; everything that it has said.
+    pub(crate) fn stop(mut self) -> String {
         self.terminate();
         let status = self.end();
         assert!(status.success(), "the server ended with {status}");
+        // The reader of its lines ends after the process.
+        while self.lines.recv_timeout(PATIENCE).is_ok() {}
+        self.said()
     }
 
     /// Waits for the end.

@@ -29,3 +29,5 @@ mod maintain;
 mod oracle;
 #[cfg(test)]
 mod reload;
+#[cfg(test)]
+mod security;

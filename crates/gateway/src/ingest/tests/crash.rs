@@ -315,6 +315,7 @@ pub(super) const CARRYING: Setup = Setup {
     log_bytes_max: 24 * 1024,
     pending_heap_bytes_max: u64::MAX,
     is_exporting: false,
+    release_backlog_spans_max: u64::MAX,
 };
 
 #[test]

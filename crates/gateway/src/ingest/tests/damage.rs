@@ -17,6 +17,7 @@ const SETUP: Setup = Setup {
     log_bytes_max: u64::MAX,
     pending_heap_bytes_max: u64::MAX,
     is_exporting: false,
+    release_backlog_spans_max: u64::MAX,
 };
 
 /// A log of two segments: exports, decisions, late spans and copies; and what was sent.

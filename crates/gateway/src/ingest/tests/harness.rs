@@ -133,6 +133,7 @@ pub(super) struct Setup {
     pub(super) log_bytes_max: u64,
     pub(super) pending_heap_bytes_max: u64,
     pub(super) is_exporting: bool,
+    pub(super) release_backlog_spans_max: u64,
 }
 
 impl Default for Setup {
@@ -145,6 +146,7 @@ impl Default for Setup {
             log_bytes_max: u64::MAX,
             pending_heap_bytes_max: u64::MAX,
             is_exporting: false,
+            release_backlog_spans_max: u64::MAX,
         }
     }
 }
@@ -203,7 +205,7 @@ impl Sim {
             sync: setup.sync,
             log_bytes_max: setup.log_bytes_max,
             pending_heap_bytes_max: setup.pending_heap_bytes_max,
-            release_backlog_spans_max: u64::MAX,
+            release_backlog_spans_max: setup.release_backlog_spans_max,
             shutdown: setup.shutdown,
             is_request,
             is_exporting: setup.is_exporting,
@@ -250,9 +252,21 @@ impl Sim {
         Sim::open(setup, disk, committed_through, now).expect("what a kill leaves opens")
     }
 
+    /// Sends an export of so many spans and settles; what the sender is told.
+    pub(super) fn send_export(&mut self, body: Vec<u8>, n_spans: u64) -> Result<(), Refusal> {
+        let mut reply = self.request(Signal::Traces, body.into(), n_spans);
+        self.settle();
+        reply.try_recv().expect("a settled export is answered")
+    }
+
     /// Sends an export and settles; what the sender is told.
     pub(super) fn send(&mut self, spans: &[TestSpan]) -> Result<(), Refusal> {
-        let mut reply = self.queue(spans);
+        self.send_body(export(spans), spans.len() as u64)
+    }
+
+    /// The same with an export that was built elsewhere.
+    pub(super) fn send_body(&mut self, body: Bytes, n_spans: u64) -> Result<(), Refusal> {
+        let mut reply = self.request(Signal::Traces, body, n_spans);
         self.settle();
         reply.try_recv().expect("a settled export is answered")
     }

@@ -59,6 +59,34 @@ fn a_log_full_of_undecided_traces_decides_the_oldest_early_and_refuses_nothing()
     assert_eq!(sim.conservation().pending, n_pending);
 }
 
+/// Scenario: one long trace keeps too much of the log, and by its `trigger` rules it is due last.
+/// Guarantee: it is decided early, and no other.
+#[test]
+fn a_long_trace_that_keeps_the_log_is_decided_early_and_not_those_due_before_it() {
+    let setup = Setup {
+        policies: "{trigger: {root_grace: 2s}, policies: [{name: all, type: always_sample}]}",
+        segment_bytes: 4096,
+        log_bytes_max: 64 * 1024,
+        ..Setup::default()
+    };
+    let mut sim = Sim::new(setup);
+    for round in 1..=100 {
+        // Too many of its spans to be carried forward.
+        let long: Vec<_> = (0..4)
+            .map(|n| child(1, (round % 50) * 4 + n + 1, 0xff))
+            .collect();
+        sim.send(&long).unwrap();
+        sim.send(&[root(round + 100, 0x10), child(round + 100, 0x11, 0x10)])
+            .unwrap();
+        sim.tick_after(1);
+        if let Some(last) = sim.releases.last() {
+            sim.apply(Input::Released(last.sequence));
+        }
+        assert!(sim.gate.pass().is_ok(), "round {round}");
+    }
+    assert_eq!(triggers(&sim), [("root_ended", 99), ("disk", 1)]);
+}
+
 /// Scenario: everything is decided, and storage does not commit.
 /// Guarantee: nothing is decided early for the sake of the disk, since it would not help; exports are refused.
 #[test]

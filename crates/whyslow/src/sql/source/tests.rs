@@ -22,13 +22,19 @@ fn an_address_of_a_server_becomes_that_of_its_sql() {
         ("http://proxy/whyslow", "http://proxy/whyslow/v1/sql"),
         ("http://proxy/whyslow/v1/sql", "http://proxy/whyslow/v1/sql"),
     ] {
-        assert_eq!(sql_url(server).unwrap().to_string(), expected);
+        assert_eq!(sql_url(server, false).unwrap().to_string(), expected);
     }
-    for server in ["", "https://host:1", "ftp://host", "http://host?x=1", "a b"] {
-        let error = sql_url(server).unwrap_err().to_string();
+    let secure = sql_url("host:7070", true).unwrap();
+    assert_eq!(secure.to_string(), "https://host:7070/v1/sql");
+    let plain = sql_url("http://host:7070", true).unwrap();
+    assert_eq!(plain.to_string(), "http://host:7070/v1/sql");
+    for server in ["", "ftp://host", "http://host?x=1", "a b"] {
+        let error = sql_url(server, false).unwrap_err().to_string();
         assert!(error.contains("is not `HOST:PORT`"), "{server}: {error}");
     }
-    let error = sql_url("http://me:secret@host").unwrap_err().to_string();
+    let error = sql_url("http://me:secret@host", false)
+        .unwrap_err()
+        .to_string();
     assert!(!error.contains("secret"), "{error}");
 }
 
