@@ -33,6 +33,7 @@
 //! Rejected: a queue of requests in memory or in files of its own, which is bounded by heap or written twice; waiting
 //! in the release thread, which stops every exporter and SQL for one.
 
+pub mod balance;
 pub mod client;
 pub mod config;
 pub mod retry;
@@ -99,6 +100,8 @@ impl fmt::Debug for Exporter {
 pub enum Destination {
     /// An OTLP server.
     Otlp(Box<Otlp>),
+    /// The OTLP servers of a second tier.
+    Balanced(balance::Balanced),
     /// The program's log.
     Debug(Debug),
 }
@@ -125,6 +128,7 @@ impl Destination {
     async fn deliver(&self, request: Request, metrics: &Metrics, stop: &Stop) -> Delivery {
         match self {
             Destination::Otlp(otlp) => otlp.deliver(request, metrics, stop).await,
+            Destination::Balanced(balanced) => balanced.deliver(request, metrics, stop).await,
             Destination::Debug(debug) => debug.deliver(&request, metrics),
         }
     }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{mpsc, oneshot, watch},
     task,
     time::MissedTickBehavior,
 };
@@ -28,7 +28,7 @@ use crate::{
     export::{self, Cursor, Exporter, Queue},
     grpc::GrpcReceiver,
     http::HttpReceiver,
-    ingest::{Ingest, Input, IsRequest},
+    ingest::{Ingest, Input, IsRequest, Reloaded},
     metrics::{Metrics, Transport},
     progress::Progress,
     receive::Edge,
@@ -389,6 +389,26 @@ impl Handle {
         if let Some(committed) = &self.done.committed {
             committed.fetch_max(sequence, Ordering::AcqRel);
         }
+    }
+
+    /// Puts other policies in force, for undecided traces too; see [`Reloaded`] for what it costs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Sampler`] for a configuration that [`sampler::Sampler::new`] refuses: the policies of before stay in force.
+    /// [`Error::ThreadEnded`] after a shutdown.
+    pub async fn reload(&self, sampler: sampler::Config) -> Result<Reloaded> {
+        let inputs = {
+            let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            running.as_ref().map(|running| running.inputs.clone())
+        };
+        let ended = || Error::ThreadEnded { name: "ingest" };
+        let inputs = inputs.ok_or_else(ended)?;
+        let (reply, replied) = oneshot::channel();
+        let sent = inputs.send(Input::Reload(Box::new(sampler), reply)).await;
+        sent.map_err(|_| ended())?;
+        drop(inputs);
+        replied.await.map_err(|_| ended())?.map_err(Error::Sampler)
     }
 
     /// Whether exports can be taken.

@@ -22,6 +22,7 @@ mod log;
 mod names;
 mod pressure;
 mod recovery;
+mod reload;
 #[cfg(test)]
 mod tests;
 
@@ -46,8 +47,10 @@ use crate::{
 
 use self::{
     backlog::Backlog, carry::Carrying, index::Source, log::refusal, names::Names,
-    pressure::Reminder, recovery::DecidedAgain,
+    pressure::Reminder, recovery::DecidedAgain, reload::ReloadReply,
 };
+
+pub use self::reload::Reloaded;
 
 /// Says whether a span describes a request to an engine, from its summary, scope and span bytes.
 pub type IsRequest = fn(&SpanSummary<'_>, scope: &[u8], span: &[u8]) -> bool;
@@ -90,6 +93,8 @@ pub(crate) enum Input {
     Released(i64),
     /// All tables have committed the releases through this sequence.
     Stored(i64),
+    /// Other policies are in force from now on.
+    Reload(Box<sampler::Config>, ReloadReply),
     /// Nothing arrives any more.
     Shutdown,
 }
@@ -103,6 +108,8 @@ pub(crate) enum Effect<D: Disk = RealDisk> {
     Release(Plan),
     /// Sync the log on another thread, then give [`Input::Synced`].
     Sync(SyncHandle<D>),
+    /// Say what became of a reload.
+    Reloaded(ReloadReply, Result<Reloaded, sampler::Error>),
     /// The log is synced and nothing more will come.
     Stopped,
 }
@@ -169,6 +176,8 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     full_warning: Reminder,
     early_warning: Reminder,
     is_stopped: bool,
+    /// Undecided, but a reload could not read them back; the intake is closed then.
+    n_spans_unread: u64,
     /// Only while replaying.
     decided_again: DecidedAgain,
 }
@@ -228,6 +237,7 @@ impl<D: Disk> Ingest<D> {
             full_warning: Reminder::default(),
             early_warning: Reminder::default(),
             is_stopped: false,
+            n_spans_unread: 0,
             decided_again: DecidedAgain::default(),
         }
     }
@@ -258,6 +268,12 @@ impl<D: Disk> Ingest<D> {
                 self.settle(effects);
                 self.commit(sequence);
                 self.delete_committed();
+                self.refresh();
+            }
+            Input::Reload(config, reply) => {
+                self.settle(effects);
+                let reloaded = self.reload(&config);
+                effects(Effect::Reloaded(reply, reloaded));
                 self.refresh();
             }
             Input::Stored(sequence) => {

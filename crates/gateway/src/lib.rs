@@ -54,7 +54,7 @@ pub use crate::{
     },
     error::{Error, Result},
     gateway::{Handle, Health, Start, start},
-    ingest::IsRequest,
+    ingest::{IsRequest, Reloaded},
     metrics::{Amount, Conservation, Metrics},
     progress::Progress,
     release::{Record, Release, ReleasedLate, ReleasedSpan, ReleasedTrace},

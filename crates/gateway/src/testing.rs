@@ -98,7 +98,7 @@ impl Core {
                     self.apply(Input::Released(plan.sequence), now_unix_nano);
                 }
                 Effect::Sync(handle) => self.sync = Some(thread::spawn(move || handle.sync())),
-                Effect::Reply(..) | Effect::Stopped => {}
+                Effect::Reply(..) | Effect::Reloaded(..) | Effect::Stopped => {}
             }
         }
     }

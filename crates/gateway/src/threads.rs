@@ -68,6 +68,10 @@ impl Outlets {
             Effect::Sync(handle) => {
                 self.syncs.send(handle).ok();
             }
+            // As with a sender.
+            Effect::Reloaded(reply, reloaded) => {
+                reply.send(reloaded).ok();
+            }
             Effect::Stopped => {}
         }
     }

@@ -83,7 +83,7 @@ pub use crate::policy::{
     NumericAttribute, OttlCondition, Policy, PolicyType, Probabilistic, RateAllocation,
     RateLimiting, SpanCount, StatusCodes, StringAttribute, TraceState,
 };
-pub use crate::sampler::{ResourceFacts, Sampler, Stats};
+pub use crate::sampler::{ResourceFacts, Sampler, Stats, Undecided};
 pub use crate::services::{SERVICES_MAX, ServiceId};
 pub use crate::spans::PendingSpan;
 pub use crate::trigger::{PolicyTrigger, ROOT_GRACE, TriggerRules};

@@ -2,11 +2,14 @@
 
 mod due;
 mod on_arrival;
+mod reload;
 mod replay;
 
 use otlp::attribute::{self, Value};
 use otlp::span::{SpanSummary, StatusCode};
 use otlp::{SpanId, TraceId};
+
+pub use self::reload::Undecided;
 
 use self::on_arrival::judge_batch;
 use crate::atoms::AtomSet;
@@ -31,8 +34,10 @@ use crate::verdict::{Evidence, Judgement, Policies};
 /// effect, and from [`Self::apply`], which repeats recorded ones.
 #[derive(Debug)]
 pub struct Sampler {
+    /// As it was given.
+    config: Config,
     policies: Policies,
-    /// Names by [`PolicyIndex`]: the configured ones, then those that only recorded decisions name.
+    /// Names by [`PolicyIndex`]; a number keeps its name through reloads.
     policy_names: Vec<Box<str>>,
     services: Services,
     pending: PendingTraces,
@@ -107,6 +112,7 @@ impl Sampler {
             .map(|policy| policy.name.as_str().into())
             .collect();
         Ok(Self {
+            config: config.clone(),
             policies,
             policy_names,
             services: Services::new(),
@@ -375,8 +381,8 @@ impl Sampler {
 
     /// Every policy's name and what it has said since the start, in file order.
     pub fn policy_counts(&self) -> impl Iterator<Item = (&str, PolicyCounts)> {
-        let names = self.policy_names.iter().map(AsRef::as_ref);
-        names.zip(self.policies.counts().iter().copied())
+        let counts = self.policies.counts();
+        counts.map(|(policy, counts)| (self.policy_name(policy), counts))
     }
 
     /// Name of a service that this sampler has given out.

@@ -18,6 +18,7 @@
 mod exporters;
 mod instance;
 mod ops;
+mod reload;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -42,11 +43,20 @@ const QUERY_GRACE: Duration = Duration::from_secs(5);
 
 /// Receive OTLP, decide which traces to keep, store them, answer SQL.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  whyslow serve\n  whyslow serve -c pipelines/local.yaml")]
+///
+/// SIGHUP reads the file again and puts its `tail_sampling` policies in force, for undecided traces too.
+/// A file that is refused changes nothing, and the log says why; other sections need a restart.
+#[command(
+    after_help = "Examples:\n  whyslow serve\n  whyslow serve -c pipelines/local.yaml\n  whyslow serve -c pipelines/local.yaml --watch"
+)]
 pub(crate) struct Args {
     /// Pipeline file; without one the built-in default runs, which `pipelines/local.yaml` spells out.
     #[arg(short, long, value_name = "FILE", env = "WHYSLOW_CONFIG")]
     pub(crate) config: Option<PathBuf>,
+
+    /// Look for changes of the file every two seconds, and do what SIGHUP does.
+    #[arg(long, requires = "config")]
+    watch: bool,
 }
 
 /// Runs until a signal.
@@ -55,6 +65,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     crate::start_log(&loaded.config.log_level.to_lowercase());
     tell(&loaded.warnings);
     let mut signals = Signals::listen()?;
+    // One that comes before the start is over is heard after it.
+    let hangups = signal(SignalKind::hangup()).context("listen for SIGHUP")?;
+    let running = loaded.config.clone();
     let deadline = loaded.config.gateway.intake.shutdown_deadline;
     let service = tokio::select! {
         started = Service::start(loaded.config) => started?,
@@ -63,7 +76,12 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         }
     };
     service.announce();
+    let gateway = service.gateway.clone();
+    let metrics = Arc::clone(&service.reloads);
+    let reloader = reload::Reloader::new(args.config, args.watch, running, gateway, metrics);
+    let reloads = tokio::spawn(reloader.run(hangups));
     signals.next().await;
+    reloads.abort();
     tracing::info!(
         ?deadline,
         "stopping: open requests finish, rows are committed"
@@ -101,6 +119,7 @@ pub(crate) struct Service {
     tables: Option<Tables>,
     exporters: Vec<String>,
     servers: Vec<ops::Server>,
+    reloads: Arc<reload::Metrics>,
 }
 
 /// What runs for the tables.
@@ -185,6 +204,7 @@ impl Service {
                 .map(|exporter| exporter.id)
                 .collect(),
             servers: listeners.servers,
+            reloads: ops.reloads,
         })
     }
 

@@ -32,7 +32,7 @@ fn no_requests(_: &otlp::span::SpanSummary<'_>, _: &[u8], _: &[u8]) -> bool {
 }
 
 /// Retries at once, for ever.
-const AT_ONCE: RetryOnFailure = RetryOnFailure {
+pub(super) const AT_ONCE: RetryOnFailure = RetryOnFailure {
     enabled: true,
     initial_interval: Duration::from_millis(20),
     randomization_factor: 0.0,
@@ -77,18 +77,20 @@ fn exporter(id: &str, backend: &Backend, retry: RetryOnFailure) -> Exporter {
 }
 
 /// A gateway without tables that keeps everything, a second after the root.
-struct Gateway {
-    handle: Handle,
+pub(super) struct Gateway {
+    pub(super) handle: Handle,
     now: Arc<AtomicU64>,
 }
 
 impl Gateway {
-    async fn start(folder: &Path, exporters: Vec<Exporter>) -> Gateway {
+    pub(super) async fn start(folder: &Path, exporters: Vec<Exporter>) -> Gateway {
         let sampler = "{decision_wait: 10s, decision_wait_after_root_received: 1s, \
              policies: [{name: all, type: always_sample}]}";
         let now = Arc::new(AtomicU64::new(T0));
         let mut config = Config::default();
-        config.otlp.protocols.grpc = None;
+        if let Some(grpc) = &mut config.otlp.protocols.grpc {
+            grpc.endpoint = "127.0.0.1:0".to_owned();
+        }
         if let Some(http) = &mut config.otlp.protocols.http {
             http.endpoint = "127.0.0.1:0".to_owned();
         }
@@ -116,17 +118,27 @@ impl Gateway {
 
     /// Sends traces of two spans, and lets the time pass in which they are decided.
     async fn send(&self, traces: std::ops::Range<u32>) {
+        let export = |n| trace(n).span("root", 5.ms()).root().span("child", 1.ms());
+        self.send_all(traces.map(|n| export(n).build())).await;
+    }
+
+    /// Sends exports, and lets the time pass in which whole traces are decided.
+    pub(super) async fn send_all(&self, exports: impl Iterator<Item = Vec<u8>>) {
         let endpoint = format!("http://{}", self.handle.http_addr.unwrap());
         let http = OtlpHttp {
             endpoint,
             ..OtlpHttp::default()
         };
         let client = http.client(&Authenticators::default()).unwrap();
-        for n in traces {
-            let export = trace(n).span("root", 5.ms()).root().span("child", 1.ms());
-            client.send(Bytes::from(export.build())).await.unwrap();
+        for export in exports {
+            client.send(Bytes::from(export)).await.unwrap();
         }
-        self.now.fetch_add(2_000_000_000, Ordering::SeqCst);
+        self.pass(2);
+    }
+
+    pub(super) fn pass(&self, seconds: u64) {
+        self.now
+            .fetch_add(seconds * 1_000_000_000, Ordering::SeqCst);
     }
 
     fn metric(&self, line: &str) -> u64 {
@@ -142,7 +154,7 @@ impl Gateway {
     }
 }
 
-async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+pub(super) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..6000 {
         if is_so() {
             return;

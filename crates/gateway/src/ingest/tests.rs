@@ -9,6 +9,7 @@ mod harness;
 mod links;
 mod overload;
 mod pressure;
+mod reload;
 mod route;
 mod streams;
 mod sync;

@@ -228,6 +228,6 @@ fn perform<D: Disk>(
         Effect::Reply(reply, outcome) => drop(reply.send(outcome)),
         Effect::Release(plan) => plans.push_back(plan),
         Effect::Sync(handle) => syncs.push_back(handle),
-        Effect::Stopped => {}
+        Effect::Reloaded(..) | Effect::Stopped => {}
     }
 }

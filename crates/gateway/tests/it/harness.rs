@@ -79,9 +79,8 @@ impl Fixture {
     }
 
     pub(crate) async fn in_folder(config: Config, folder: TempDir, now: Arc<AtomicU64>) -> Fixture {
-        let (handle, releases) = gateway::start(start_of(config.clone(), &folder, &now))
-            .await
-            .unwrap();
+        let starting = Box::pin(gateway::start(start_of(config.clone(), &folder, &now)));
+        let (handle, releases) = starting.await.unwrap();
         Fixture {
             handle,
             releases,

@@ -23,6 +23,7 @@ mod lifecycle;
 mod links;
 mod oracle;
 mod recorded;
+mod reload;
 mod run;
 mod simulation;
 mod streams;

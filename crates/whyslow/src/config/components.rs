@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use transport::Authenticators;
 
 use super::error::{Error, Warning, unknown};
-use super::settings::{LOG_LEVEL, LakeExporter, keep_all};
+use super::settings::{LOG_LEVEL, LakeExporter, keep_all, pass_on};
 use super::tree::{Node, Value};
 use super::{Config, de, exporters, sampling};
 
@@ -65,6 +65,7 @@ impl Section {
                 "otlp_grpc",
                 "otlp_http",
                 "otlphttp",
+                "loadbalancing",
                 "debug",
             ],
             Self::Extensions => &[
@@ -82,8 +83,7 @@ impl Section {
         match self {
             Self::Receivers => &["dcgm", "vllm_metrics", "pod_resources"],
             Self::Processors => &["correlate"],
-            Self::Exporters => &["loadbalancing"],
-            Self::Extensions => &[],
+            Self::Exporters | Self::Extensions => &[],
         }
     }
 
@@ -191,6 +191,7 @@ pub(super) fn assemble(root: &Node, warnings: &mut Vec<Warning>) -> Result<Confi
         log: extensions.one("write_ahead_log")?.unwrap_or_default(),
         sampler: match processors.place(sampling::KIND)? {
             Some((path, node)) => sampling::read(node, &path, warnings)?,
+            None if lake.is_none() => pass_on(),
             None => keep_all(),
         },
         is_redacting: redact.is_some(),

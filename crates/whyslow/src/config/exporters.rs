@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use gateway::export::balance::Loadbalancing;
 use gateway::export::config::{ConfigError, Debug, OtlpGrpc, OtlpHttp, SendingQueue};
 use transport::Authenticators;
 
@@ -26,6 +27,8 @@ pub(crate) enum Kind {
     Grpc(Box<OtlpGrpc>),
     /// `otlp_http`, `otlphttp`.
     Http(Box<OtlpHttp>),
+    /// `loadbalancing`.
+    Balanced(Box<Loadbalancing>),
     /// `debug`.
     Debug(Debug),
 }
@@ -38,6 +41,7 @@ pub(super) fn read(used: &Used<'_>, warnings: &mut Vec<Warning>) -> Result<Vec<E
         let kind = match type_of(id) {
             "otlp" | "otlp_grpc" => Kind::Grpc(de::read(node, &path)?),
             "otlp_http" | "otlphttp" => Kind::Http(de::read(node, &path)?),
+            "loadbalancing" => Kind::Balanced(de::read(node, &path)?),
             "debug" => Kind::Debug(de::read(node, &path)?),
             _ => continue,
         };
@@ -63,12 +67,19 @@ pub(super) fn read(used: &Used<'_>, warnings: &mut Vec<Warning>) -> Result<Vec<E
     Ok(exporters)
 }
 
+/// Wherever they are written.
+pub(super) fn are_same(some: &[Exporter], others: &[Exporter]) -> bool {
+    let same = |(a, b): (&Exporter, &Exporter)| a.id == b.id && a.kind == b.kind;
+    some.len() == others.len() && some.iter().zip(others).all(same)
+}
+
 impl Exporter {
     /// Checks what types cannot say.
     pub(super) fn validate(&self, authenticators: &Authenticators) -> Result<(), Error> {
         let checked = match &self.kind {
             Kind::Grpc(grpc) => grpc.validate(authenticators),
             Kind::Http(http) => http.validate(authenticators),
+            Kind::Balanced(balanced) => balanced.validate(authenticators),
             Kind::Debug(_) => Ok(()),
         };
         checked.map_err(|error: ConfigError| {
@@ -86,11 +97,15 @@ impl Exporter {
                 format!("OTLP/HTTP to {}", http.endpoint)
             }
             Kind::Http(http) => format!("OTLP/HTTP to {}", http.traces_endpoint),
+            Kind::Balanced(balanced) => {
+                format!("each trace by OTLP/gRPC to one of {}", balanced.describe())
+            }
             Kind::Debug(debug) => format!("to this program's log, {:?}", debug.verbosity),
         };
         let retry = match &self.kind {
             Kind::Grpc(grpc) => grpc.retry_on_failure,
             Kind::Http(http) => http.retry_on_failure,
+            Kind::Balanced(balanced) => balanced.protocol.otlp.retry_on_failure,
             Kind::Debug(_) => return out,
         };
         // Writing to a `String` cannot fail.
@@ -109,6 +124,7 @@ impl Kind {
         match self {
             Self::Grpc(grpc) => grpc.sending_queue.clone(),
             Self::Http(http) => http.sending_queue.clone(),
+            Self::Balanced(balanced) => balanced.queue().clone(),
             Self::Debug(_) => SendingQueue::default(),
         }
     }
@@ -117,6 +133,7 @@ impl Kind {
         match self {
             Self::Grpc(grpc) => grpc.unused(),
             Self::Http(http) => http.unused(),
+            Self::Balanced(balanced) => balanced.unused(),
             Self::Debug(debug) => debug.unused(),
         }
     }

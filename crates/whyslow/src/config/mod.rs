@@ -62,6 +62,55 @@ pub(crate) struct Config {
     pub(crate) log_level: String,
 }
 
+impl Config {
+    /// Which parts other than the policies differ, as they are written in a file. A new part must be named here.
+    pub(crate) fn parts_that_differ(&self, other: &Self) -> Vec<&'static str> {
+        let Self {
+            gateway:
+                gateway::Config {
+                    otlp,
+                    intake,
+                    authenticators,
+                },
+            log,
+            sampler: _,
+            redact,
+            is_redacting,
+            lake,
+            exporters,
+            query,
+            health_check,
+            log_level,
+        } = self;
+        let parts = [
+            ("receivers::otlp", *otlp != other.gateway.otlp),
+            ("extensions::intake", *intake != other.gateway.intake),
+            (
+                "extensions::bearertokenauth",
+                *authenticators != other.gateway.authenticators,
+            ),
+            ("extensions::write_ahead_log", *log != other.log),
+            (
+                "processors::redact",
+                *redact != other.redact || *is_redacting != other.is_redacting,
+            ),
+            ("exporters::lake", *lake != other.lake),
+            (
+                "exporters",
+                !exporters::are_same(exporters, &other.exporters),
+            ),
+            ("extensions::query", *query != other.query),
+            (
+                "extensions::health_check",
+                *health_check != other.health_check,
+            ),
+            ("service::telemetry", *log_level != other.log_level),
+        ];
+        let different = parts.into_iter().filter(|(_, is_different)| *is_different);
+        different.map(|(part, _)| part).collect()
+    }
+}
+
 /// A configuration and what a person should know about it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Loaded {

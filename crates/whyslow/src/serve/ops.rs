@@ -24,6 +24,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use transport::{Acceptor, Alpn, Door, HandshakeFailures, Stream};
 
+use super::reload;
 use crate::config::Config;
 use crate::{maintain, store};
 
@@ -35,6 +36,7 @@ pub(super) struct Ops {
     pub(super) progress: Arc<gateway::Progress>,
     store: Arc<store::Metrics>,
     pub(super) maintenance: Arc<maintain::Metrics>,
+    pub(super) reloads: Arc<reload::Metrics>,
     /// Of the query listener.
     handshakes_failed: Arc<HandshakeFailures>,
     guard: Option<Arc<Guard>>,
@@ -47,6 +49,7 @@ impl Ops {
             progress: Arc::default(),
             store,
             maintenance: Arc::default(),
+            reloads: Arc::default(),
             handshakes_failed: Arc::default(),
             guard: None,
         }
@@ -190,6 +193,7 @@ async fn metrics(State(ops): State<Ops>) -> Response {
     let text = gateway.unwrap_or_default()
         + &ops.store.render()
         + &ops.maintenance.render()
+        + &ops.reloads.render()
         + &ops.render_refused();
     (
         [(

@@ -102,6 +102,11 @@ impl Site {
         }
     }
 
+    /// Decides by other policies; the file must be written again.
+    pub(crate) fn deciding_by(self, policies: &'static str) -> Self {
+        Self { policies, ..self }
+    }
+
     /// Maintains the tables in the background; keeps rows for ever.
     pub(crate) fn maintaining_every(self, maintain_every: &'static str) -> Self {
         Self {
@@ -182,6 +187,11 @@ service:
         Server::start(&self.write_config())
     }
 
+    /// Starts a server here that watches its file.
+    pub(crate) fn serve_watching(&self) -> Server {
+        Server::start_by(&mut whyslow(), &self.write_config(), &["--watch"])
+    }
+
     /// Starts a server and kills it, whether it is ready or not.
     pub(crate) fn kill_while_starting(&self, life: Duration) {
         let mut child = whyslow()
@@ -236,14 +246,15 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(config: &Path) -> Self {
-        Self::start_by(&mut whyslow(), config)
+        Self::start_by(&mut whyslow(), config, &[])
     }
 
-    /// With the environment of this command.
-    pub(crate) fn start_by(command: &mut Command, config: &Path) -> Self {
+    /// With the environment of this command and more arguments.
+    pub(crate) fn start_by(command: &mut Command, config: &Path, args: &[&str]) -> Self {
         let mut child = command
             .args(["serve", "-c"])
             .arg(config)
+            .args(args)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -365,8 +376,13 @@ impl Server {
 
     /// SIGTERM.
     pub(crate) fn terminate(&self) {
+        self.signal("-TERM");
+    }
+
+    /// Sends a signal, as `kill` names it.
+    pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
-        succeed(Command::new("kill").args(["-TERM", &pid]));
+        succeed(Command::new("kill").args([signal, &pid]));
     }
 
     /// Waits for a line of the server's log.

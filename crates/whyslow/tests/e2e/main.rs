@@ -28,4 +28,6 @@ mod maintain;
 #[cfg(test)]
 mod oracle;
 #[cfg(test)]
+mod reload;
+#[cfg(test)]
 mod security;

@@ -137,7 +137,7 @@ impl Process {
                     }
                 }
                 // There are no tables.
-                Step::Commit(_) => {}
+                Step::Commit(_) | Step::Reload => {}
             }
         }
     }

@@ -350,6 +350,9 @@ impl Sim {
                     let synced = handle.sync();
                     self.apply(Input::Synced(synced));
                 }
+                Effect::Reloaded(reply, reloaded) => {
+                    reply.send(reloaded).ok();
+                }
                 Effect::Stopped => {}
             }
         }
