@@ -12,6 +12,7 @@ mod check;
 mod config;
 mod connect;
 mod demo;
+mod explain;
 mod generate;
 mod maintain;
 mod replay;
@@ -53,6 +54,7 @@ enum Command {
     Check(check::Args),
     Sql(sql::Args),
     Slow(slow::Args),
+    Explain(explain::Args),
     Replay(replay::Args),
     Maintain(maintain::Args),
     Loadgen(generate::Args),
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => block_on(demo::run(args)),
         Command::Sql(args) => block_on(sql::run(args)),
         Command::Slow(args) => block_on(slow::run(args)),
+        Command::Explain(args) => block_on(explain::run(args)),
         Command::Replay(args) => block_on(replay::run(args)),
         Command::Maintain(args) => block_on(maintain::run(args)),
         Command::Loadgen(args) => block_on(generate::run(args)),
