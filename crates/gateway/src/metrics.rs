@@ -181,6 +181,7 @@ pub struct Metrics {
     pub(crate) segments_deleted: AtomicU64,
     pub(crate) spans_carried: AtomicU64,
     pub(crate) sampler_heap_bytes: AtomicU64,
+    pub(crate) sampler_keys_overflowed: AtomicU64,
     pub(crate) connections: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
     is_unhealthy: AtomicU64,
@@ -333,6 +334,7 @@ impl Metrics {
         }
         self.pending.set(pending);
         set(&self.sampler_heap_bytes, stats.heap_bytes);
+        set(&self.sampler_keys_overflowed, stats.n_keys_overflowed);
     }
 
     pub(crate) fn set_unhealthy(&self) {

@@ -21,6 +21,8 @@ use crate::keyed_hash::KeyedState;
 pub(crate) struct Remembered {
     pub(crate) decision: Decision,
     pub(crate) policy: Option<PolicyIndex>,
+    /// The spans of the trace were given another `th`, which is not remembered: late ones have it erased.
+    pub(crate) changes_threshold: bool,
 }
 
 /// All decisions that are remembered.
@@ -249,7 +251,11 @@ mod tests {
                     continue;
                 }
                 let policy = Some(PolicyIndex(step));
-                cache.insert(trace_id(number), Remembered { decision: Decision::Sampled, policy });
+                cache.insert(trace_id(number), Remembered {
+                    decision: Decision::Sampled,
+                    policy,
+                    changes_threshold: false,
+                });
                 if let Some((_, policy, _)) = known {
                     *policy = step;
                 } else if list.len() < capacity {

@@ -1,7 +1,8 @@
 //! Undecided traces.
 //!
 //! Limits: 192 bytes per trace here, plus its entry in the map by id and its list of services: at
-//! most 256 bytes in all, and 32 to 59 bytes per span. Memory of decided traces is used again for
+//! most 256 bytes in all, and 32 to 59 bytes per span. Beside that 104 bytes for a trace whose
+//! `tracestate` has an entry `ot`, and for every trace where there is an `adaptive` policy. Memory of decided traces is used again for
 //! new ones and not given back.
 
 use std::collections::HashMap;
@@ -9,13 +10,17 @@ use std::num::NonZeroU32;
 use std::ops::{Index, IndexMut};
 
 use otlp::TraceId;
+use otlp::span::SpanSummary;
 
+use crate::adaptive::KeyHashes;
 use crate::arrival::Arrival;
 use crate::atoms::AtomSet;
-use crate::decision::SpanHandle;
+use crate::decision::{SpanHandle, Trigger};
+use crate::extras::{Extras, Upstream};
 use crate::keyed_hash::KeyedState;
 use crate::services::ServiceId;
 use crate::spans::SpanList;
+use crate::threshold::Randomness;
 use crate::timers::{Links, Timers};
 
 /// Services listed per trace; a trace with more is listed with its first.
@@ -62,6 +67,7 @@ pub(crate) struct Trace {
     pub(crate) links: Links,
     /// Its batches, if they are judged as they arrive; `atoms` are then those of the last one.
     pub(crate) arrival: Option<Box<Arrival>>,
+    extras: Option<Box<Extras>>,
     /// The due time is that of a root, not of the first span.
     pub(crate) is_due_by_root: bool,
 }
@@ -75,7 +81,35 @@ const _: () = assert!(
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Root {
     start_time_unix_nano: u64,
-    pub(crate) handle: SpanHandle,
+    position: u64,
+    offset: u32,
+    /// Where an `Option` says that there is none, without 8 bytes of its own.
+    present: Present,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+enum Present {
+    Yes,
+}
+
+impl Root {
+    fn new(start_time_unix_nano: u64, handle: SpanHandle) -> Self {
+        let SpanHandle { position, offset } = handle;
+        Self {
+            start_time_unix_nano,
+            position,
+            offset,
+            present: Present::Yes,
+        }
+    }
+
+    pub(crate) fn handle(self) -> SpanHandle {
+        let Self {
+            position, offset, ..
+        } = self;
+        SpanHandle { position, offset }
+    }
 }
 
 impl Trace {
@@ -95,26 +129,33 @@ impl Trace {
             n_roots: 0,
             links: Links::default(),
             arrival: None,
+            extras: None,
             is_due_by_root: false,
         }
     }
 
     pub(crate) fn add_root(&mut self, start_time_unix_nano: u64, handle: SpanHandle) {
-        let root = Root {
-            start_time_unix_nano,
-            handle,
-        };
+        let root = Root::new(start_time_unix_nano, handle);
         self.root = Some(self.root.map_or(root, |earliest| earliest.min(root)));
         self.n_roots = self.n_roots.saturating_add(1);
+    }
+
+    /// Why it is decided when it is due.
+    pub(crate) fn due_trigger(&self) -> Trigger {
+        if self.is_due_by_root {
+            Trigger::RootEnded
+        } else {
+            Trigger::Waited
+        }
     }
 
     /// Another copy of a span takes the place of the one before. Gives where that one was.
     pub(crate) fn replace(&mut self, place: usize, handle: SpanHandle) -> SpanHandle {
         let before = self.spans.replace(place, handle);
         if let Some(root) = &mut self.root
-            && root.handle == before
+            && root.handle() == before
         {
-            root.handle = handle;
+            *root = Root::new(root.start_time_unix_nano, handle);
         }
         before
     }
@@ -148,6 +189,42 @@ impl Trace {
 
     pub(crate) fn services_heap_bytes(&self) -> usize {
         self.services.capacity() * size_of::<ServiceId>()
+    }
+
+    /// Takes note of what a span adds to the extras. Gives the heap that this took.
+    pub(crate) fn add_extras(
+        &mut self,
+        summary: &SpanSummary<'_>,
+        keys: Option<KeyHashes>,
+    ) -> usize {
+        if keys.is_none() && !summary.trace_state.contains("ot=") {
+            return 0;
+        }
+        let before = self.extras_heap_bytes();
+        let extras = self.extras.get_or_insert_default();
+        extras.add(summary, keys);
+        self.extras_heap_bytes() - before
+    }
+
+    pub(crate) fn extras_heap_bytes(&self) -> usize {
+        self.extras.as_ref().map_or(0, |_| size_of::<Extras>())
+    }
+
+    /// What decides in choices by chance.
+    pub(crate) fn randomness(&self) -> Randomness {
+        self.upstream().randomness(&self.trace_id)
+    }
+
+    /// What samplers before this one have said.
+    pub(crate) fn upstream(&self) -> Upstream {
+        let extras = self.extras.as_ref();
+        extras.map_or(Upstream::default(), |extras| extras.upstream())
+    }
+
+    /// Its values of the keys of `adaptive` policies.
+    pub(crate) fn keys(&self) -> KeyHashes {
+        let extras = self.extras.as_ref();
+        extras.map_or(KeyHashes::default(), |extras| extras.keys)
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod on_arrival;
 mod replay;
+mod report;
+mod rounds;
 
 use std::time::Duration;
 
@@ -10,18 +12,20 @@ use otlp::span::{SpanSummary, StatusCode};
 use otlp::{SpanId, TraceId};
 
 use self::on_arrival::judge_batch;
+use crate::adaptive::KeyHashes;
 use crate::atoms::AtomSet;
+use crate::budget::Rounds;
 use crate::config::{Config, SamplingStrategy};
-use crate::counts::PolicyCounts;
 use crate::decided::{DecidedTraces, Remembered};
-use crate::decision::{Decided, Observed, PolicyIndex, SpanHandle, TraceSummary, Trigger, Version};
+use crate::decision::{Decided, Observed, SpanHandle, TraceSummary, Trigger, Version};
 use crate::error::{Error, Result};
 use crate::ottl::ResourceTruths;
-use crate::pending::{PendingTraces, Slot, Trace};
+use crate::pending::{PendingTraces, Root, Slot, Trace};
 use crate::recent::RecentSpans;
 use crate::services::{ServiceId, Services};
 use crate::spans::{Added, PendingSpan};
-use crate::verdict::{Evidence, Judgement, Policies};
+use crate::threshold::ThresholdChange;
+use crate::verdict::{Evidence, Judged, Judgement, Policies};
 
 /// Groups spans by trace and decides each trace once.
 ///
@@ -31,6 +35,8 @@ use crate::verdict::{Evidence, Judgement, Policies};
 #[derive(Debug)]
 pub struct Sampler {
     policies: Policies,
+    /// Of the budget, if there is one.
+    rounds: Option<Rounds>,
     /// Names by [`PolicyIndex`]: the configured ones, then those that only recorded decisions name.
     policy_names: Vec<Box<str>>,
     services: Services,
@@ -63,6 +69,8 @@ pub struct ResourceFacts {
     truths: ResourceTruths,
     batch: u32,
     service: Option<ServiceId>,
+    /// `None` where no policy has keys.
+    keys: Option<KeyHashes>,
 }
 
 /// What is undecided, and what memory all of this takes.
@@ -83,6 +91,8 @@ pub struct Stats {
     pub n_unreadable: u64,
     /// Times a policy had no verdict on a trace, because a condition of it could not be evaluated.
     pub n_policies_failed: u64,
+    /// Traces whose key was one too many for an `adaptive` policy and that share a rate with others.
+    pub n_keys_overflowed: u64,
 }
 
 impl Sampler {
@@ -93,6 +103,7 @@ impl Sampler {
     pub fn new(config: &Config) -> Result<Self> {
         config.check_keys()?;
         let policies = Policies::compile(config)?;
+        let rounds = config.rounds(&policies)?;
         let policy_names = config
             .policies
             .iter()
@@ -100,6 +111,7 @@ impl Sampler {
             .collect();
         Ok(Self {
             policies,
+            rounds,
             policy_names,
             services: Services::new(),
             pending: PendingTraces::new(),
@@ -137,12 +149,15 @@ impl Sampler {
             Some(Value::Str(name)) if !name.is_empty() => Some(self.services.intern(name)),
             _ => None,
         };
+        let keys = &self.policies.atoms.keys;
+        let keys = (!keys.is_empty()).then(|| keys.read_resource(resource));
         self.last_batch = self.last_batch.wrapping_add(1);
         Ok(ResourceFacts {
             atoms,
             truths,
             batch: self.last_batch,
             service,
+            keys,
         })
     }
 
@@ -200,7 +215,9 @@ impl Sampler {
         if known.is_some_and(|known| known.is_error || !is_error || remembered.is_none()) {
             return Some(Observed::Duplicate(Version::Decided));
         }
-        let Remembered { decision, policy } = remembered?;
+        let Remembered {
+            decision, policy, ..
+        } = remembered?;
         self.recent.add_late(trace_id, span_id, is_error);
         Some(Observed::Late(decision, policy))
     }
@@ -240,6 +257,9 @@ impl Sampler {
         if let Some(arrival) = &mut trace.arrival {
             arrival.add_times(summary.start_time_unix_nano, summary.end_time_unix_nano);
         }
+        let keys = facts.keys.as_ref();
+        let keys = keys.map(|keys| atoms.keys.read_span(keys, span, summary));
+        self.list_bytes += trace.add_extras(summary, keys);
         if summary.status_code == StatusCode::Error {
             trace.n_error_spans = trace.n_error_spans.saturating_add(1);
         }
@@ -313,7 +333,12 @@ impl Sampler {
     ///
     /// Those due next are those whose decision is nearest anyway: the oldest, or traces whose root
     /// has arrived and which are likely to be complete.
+    ///
+    /// With a `budget` what is due is decided once a second, and then all of it.
     pub fn tick(&mut self, now_unix_nano: u64, max_traces: usize, out: &mut Vec<Decided>) {
+        if self.rounds.is_some() {
+            return self.tick_in_rounds(now_unix_nano, out);
+        }
         let mut n_decided = 0;
         while n_decided < max_traces {
             if let Some(slot) = self.pending.first_due(now_unix_nano) {
@@ -321,11 +346,7 @@ impl Sampler {
                     continue;
                 }
                 let trace = self.pending.take(slot);
-                let trigger = if trace.is_due_by_root {
-                    Trigger::RootEnded
-                } else {
-                    Trigger::Waited
-                };
+                let trigger = trace.due_trigger();
                 out.push(self.decide(trace, trigger, now_unix_nano));
             } else if self.pending.len() > self.n_traces_max
                 && let Some(trace) = self.pending.take_next()
@@ -348,13 +369,21 @@ impl Sampler {
         let Some(trace) = self.pending.take_next() else {
             return false;
         };
-        out.push(self.decide(trace, trigger, now_unix_nano));
+        if self.rounds.is_some() {
+            let candidate = self.candidate(trace, trigger, now_unix_nano);
+            self.settle(vec![candidate], false, now_unix_nano, out);
+        } else {
+            out.push(self.decide(trace, trigger, now_unix_nano));
+        }
         true
     }
 
     /// Shutdown: decides everything that is pending, on what is there, or as not sampled with
     /// `drop_pending_traces_on_shutdown`.
     pub fn drain(&mut self, now_unix_nano: u64, out: &mut Vec<Decided>) {
+        if self.rounds.is_some() && !self.drops_pending_on_shutdown {
+            return self.drain_in_rounds(now_unix_nano, out);
+        }
         self.tick(now_unix_nano, usize::MAX, out);
         while let Some(trace) = self.pending.take_next() {
             out.push(if self.drops_pending_on_shutdown {
@@ -366,29 +395,38 @@ impl Sampler {
     }
 
     fn decide(&mut self, mut trace: Trace, trigger: Trigger, now_unix_nano: u64) -> Decided {
+        let (trigger, judged) = self.judge(&mut trace, trigger, now_unix_nano);
+        self.close(trace, trigger, judged.judgement)
+    }
+
+    /// What policies say of a trace that has been taken out, and why now.
+    fn judge(
+        &mut self,
+        trace: &mut Trace,
+        trigger: Trigger,
+        now_unix_nano: u64,
+    ) -> (Trigger, Judged) {
         if self.trace_bytes_max.is_some_and(|max| trace.n_bytes > max) {
-            return self.close(trace, Trigger::TooLarge, Judgement::NOT_SAMPLED);
+            return (Trigger::TooLarge, Judgement::NOT_SAMPLED.into());
         }
-        judge_batch(&mut self.policies, &mut trace, now_unix_nano);
+        judge_batch(&mut self.policies, &self.services, trace, now_unix_nano);
         if let Some(arrival) = &trace.arrival {
-            let (trigger, judgement) = match arrival.decided() {
-                Some(judgement) => (Trigger::Matched, judgement),
-                None => (trigger, arrival.deferred(self.honours_deferred)),
+            return match arrival.decided() {
+                Some(judgement) => (Trigger::Matched, judgement.into()),
+                None => (trigger, arrival.deferred(self.honours_deferred).into()),
             };
-            return self.close(trace, trigger, judgement);
         }
         let duration_ns = trace.duration_ns();
-        let judgement = self
-            .policies
-            .judge(evidence(&trace, duration_ns, now_unix_nano));
-        self.close(trace, trigger, judgement)
+        let evidence = Evidence::of(trace, &self.services, duration_ns, now_unix_nano);
+        (trigger, self.policies.judge(evidence))
     }
 
     fn close(&mut self, trace: Trace, trigger: Trigger, judgement: Judgement) -> Decided {
         self.remember(trace.trace_id, judgement);
         self.n_spans -= trace.spans.len() as u64;
         self.n_bytes -= trace.n_bytes;
-        self.list_bytes -= trace.spans.heap_bytes() + trace.services_heap_bytes();
+        self.list_bytes -=
+            trace.spans.heap_bytes() + trace.services_heap_bytes() + trace.extras_heap_bytes();
         trace.spans.sorted_ids(&mut self.id_scratch);
         trace.spans.sorted_error_ids(&mut self.error_id_scratch);
         self.recent
@@ -401,6 +439,7 @@ impl Sampler {
             policy: judgement.policy,
             trigger,
             adjusted_count: judgement.adjusted_count,
+            threshold: judgement.threshold,
             summary: TraceSummary {
                 start_time_unix_nano: if start_is_set {
                     trace.start_time_unix_nano
@@ -412,7 +451,7 @@ impl Sampler {
                 n_error_spans: trace.n_error_spans,
                 n_bytes: trace.n_bytes,
                 n_roots: trace.n_roots,
-                root: trace.root.map(|root| root.handle),
+                root: trace.root.map(Root::handle),
                 n_orphans: saturate(n_orphans),
                 services: trace.services,
                 first_seen_unix_nano: trace.first_seen_unix_nano,
@@ -425,61 +464,12 @@ impl Sampler {
         let Judgement {
             decision, policy, ..
         } = judgement;
-        self.decided
-            .remember(trace_id, Remembered { decision, policy });
-    }
-
-    /// Name of a policy that this sampler has given out.
-    #[must_use]
-    pub fn policy_name(&self, policy: PolicyIndex) -> &str {
-        self.policy_names
-            .get(usize::from(policy.0))
-            .map_or("", AsRef::as_ref)
-    }
-
-    /// Every policy's name and what it has said since the start, in file order.
-    pub fn policy_counts(&self) -> impl Iterator<Item = (&str, PolicyCounts)> {
-        let names = self.policy_names.iter().map(AsRef::as_ref);
-        names.zip(self.policies.counts().iter().copied())
-    }
-
-    /// Name of a service that this sampler has given out.
-    #[must_use]
-    pub fn service_name(&self, service: ServiceId) -> &str {
-        self.services.name(service)
-    }
-
-    /// Present size.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        let heap_bytes = self.pending.heap_bytes()
-            + self.list_bytes
-            + self.decided.heap_bytes()
-            + self.recent.heap_bytes()
-            + self.services.heap_bytes();
-        Stats {
-            n_traces: self.pending.len() as u64,
-            n_spans: self.n_spans,
-            n_bytes: self.n_bytes,
-            heap_bytes: heap_bytes as u64,
-            pending_heap_bytes: (self.pending.used_bytes() + self.list_bytes) as u64,
-            n_unreadable: self.n_unreadable,
-            n_policies_failed: self
-                .policy_counts()
-                .map(|(_, counts)| counts.n_failed)
-                .sum(),
-        }
-    }
-}
-
-fn evidence(trace: &Trace, duration_ns: u64, now_unix_nano: u64) -> Evidence<'_> {
-    Evidence {
-        trace_id: &trace.trace_id,
-        atoms: trace.atoms,
-        duration_ns,
-        n_spans: trace.spans.len() as u64,
-        n_bytes: trace.n_bytes,
-        now_unix_nano,
+        let remembered = Remembered {
+            decision,
+            policy,
+            changes_threshold: judgement.threshold != ThresholdChange::Unchanged,
+        };
+        self.decided.remember(trace_id, remembered);
     }
 }
 

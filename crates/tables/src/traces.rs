@@ -72,7 +72,7 @@ const COLUMNS: &[Column] = &[
     Column::new(
         "trigger",
         Text,
-        "Why it was decided then: root_ended, waited, too_large, memory, disk, shutdown, matched, late or linked.",
+        "Why it was decided then: root_ended, waited, too_large, memory, disk, shutdown, matched, late or linked; budget: its policy asked for it, and it did not fit.",
     )
     .source("sampling"),
     Column::new(

@@ -118,6 +118,9 @@ fn describe(name: &str, loaded: &Loaded) -> String {
             policy::describe(&policy.policy_type)
         ));
     }
+    if let Some(budget) = &config.sampler.budget {
+        line(format!("            {}", policy::describe_budget(budget)));
+    }
     line(format!("  redact    {}", redaction(&config.redact)));
     line(format!(
         "  store     Delta tables at {}, committed every {:?} or {}",

@@ -8,3 +8,4 @@ mod harness;
 mod pressure;
 mod route;
 mod sync;
+mod thresholds;

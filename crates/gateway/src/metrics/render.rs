@@ -174,6 +174,11 @@ impl Metrics {
             text.sample("sampler_traces_decided_total", &labels, *n_traces);
         }
         drop(traces);
+        text.single_counter(
+            "sampler_keys_overflowed_total",
+            "Traces whose key was one too many for an `adaptive` policy: they share a rate with others.",
+            load(&self.sampler_keys_overflowed),
+        );
         let heap_bytes = load(&self.sampler_heap_bytes);
         text.gauge(
             "sampler_heap_bytes",

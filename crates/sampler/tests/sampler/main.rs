@@ -7,8 +7,10 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod adaptive;
 mod allocation;
 mod any;
+mod budget;
 mod bytes;
 mod cases;
 mod cases_of_policies;
@@ -23,3 +25,5 @@ mod lifecycle;
 mod oracle;
 mod run;
 mod simulation;
+mod sql;
+mod weights;

@@ -82,7 +82,11 @@ impl Model {
             Trigger::RootEnded => assert!(trace.has_root_timer && now_ms >= trace.due_ms),
             // What is due may wait for the rest of its bucket of timers.
             Trigger::Shutdown => assert!(now_ms < trace.due_ms + 68),
-            Trigger::Matched | Trigger::Disk | Trigger::Late | Trigger::Linked => {
+            Trigger::Matched
+            | Trigger::Disk
+            | Trigger::Late
+            | Trigger::Linked
+            | Trigger::Budget => {
                 panic!("{:?}", decided.trigger)
             }
         }
