@@ -13,8 +13,8 @@
 //! - Rates depend on traces that came before and never on which of them were kept: so the estimate 1 / probability
 //!   has no bias.
 //! - A key that is new is kept whole until the next adjustment, and one comes early, whenever as much is kept as the
-//!   target allows for an interval. So a flood of new keys, or of one key at once, costs the target of an interval
-//!   times the logarithm of the flood, and no clock is needed to see it.
+//!   target allows for an interval. So a flood of one key costs the target of an interval times the logarithm of the
+//!   flood, and no clock is needed to see it; a flood of new keys costs `max_keys` traces beside that.
 //! - Equal parts, and not parts that grow with the logarithm of the traffic as elsewhere: whoever is below the equal
 //!   part is kept whole, which is a promise that can be checked and that frequent keys cannot take away.
 
@@ -99,7 +99,12 @@ impl Adaptive {
 
     /// Counts a trace; what it has to pass is then [`Self::threshold`].
     pub(crate) fn count(&mut self, hashes: &KeyHashes, now_unix_nano: u64) {
-        let started = *self.started_unix_nano.get_or_insert(now_unix_nano);
+        // A clock that was set back begins the interval anew.
+        let started = self
+            .started_unix_nano
+            .unwrap_or(now_unix_nano)
+            .min(now_unix_nano);
+        self.started_unix_nano = Some(started);
         let elapsed = now_unix_nano.saturating_sub(started);
         if elapsed >= self.settings.interval_nanos {
             self.adjust(elapsed);

@@ -37,7 +37,7 @@ pub struct Sampler {
     policies: Policies,
     /// Of the budget, if there is one.
     rounds: Option<Rounds>,
-    /// Names by [`PolicyIndex`]: the configured ones, then those that only recorded decisions name.
+    /// Names by [`crate::PolicyIndex`]: the configured ones, then those that only recorded decisions name.
     policy_names: Vec<Box<str>>,
     services: Services,
     pending: PendingTraces,

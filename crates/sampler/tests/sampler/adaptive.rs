@@ -175,6 +175,19 @@ fn a_flood_costs_the_target_times_its_logarithm() {
 }
 
 #[test]
+fn a_clock_that_was_ahead_for_a_while_stops_no_adjustment() {
+    let mut run = adaptive(json!({"target_traces_per_second": 5, "adjustment_interval": "1s"}));
+    let mut ids = numbers(6);
+    let mut kept = vec![Kept::default(); 1];
+    second(&mut run, 1_000_000, &[1], &mut ids, &mut kept);
+    for at_s in 0..20 {
+        second(&mut run, at_s, &[50], &mut ids, &mut kept);
+    }
+    // 5 a second, and more before the first adjustment; in an interval that never ends the rate would go on falling.
+    assert!((60..300).contains(&kept[0].n_kept), "{kept:?}");
+}
+
+#[test]
 fn equal_input_gives_equal_decisions() {
     let decide = || {
         let mut run = adaptive(
