@@ -180,19 +180,13 @@ pub(crate) struct PlannedTrace {
     pub(crate) threshold: ThresholdChange,
     pub(crate) summary: TraceSummary,
     pub(crate) services: Vec<Arc<str>>,
+    /// Those that are released.
     pub(crate) spans: Vec<PendingSpan>,
 }
 
 impl PlannedTrace {
     fn is_root(&self, span: &PendingSpan) -> bool {
         self.summary.root == Some(span.handle)
-    }
-
-    fn is_released(&self, span: &PendingSpan) -> bool {
-        match self.decision {
-            Decision::Sampled => true,
-            Decision::NotSampled | Decision::Dropped => span.is_request || self.is_root(span),
-        }
     }
 }
 
@@ -231,7 +225,7 @@ impl<D: Disk> Releaser<D> {
             });
         };
         for trace in &plan.traces {
-            for span in trace.spans.iter().filter(|span| trace.is_released(span)) {
+            for span in &trace.spans {
                 let is_root = trace.is_root(span);
                 want(span.handle, span.is_request, is_root, trace.threshold);
             }
@@ -243,11 +237,6 @@ impl<D: Disk> Releaser<D> {
 
         let mut decided = Vec::with_capacity(plan.traces.len());
         for trace in plan.traces {
-            let n_released = trace
-                .spans
-                .iter()
-                .filter(|span| trace.is_released(span))
-                .count();
             decided.push(ReleasedTrace {
                 trace_id: trace.trace_id,
                 decision: trace.decision,
@@ -256,7 +245,7 @@ impl<D: Disk> Releaser<D> {
                 adjusted_count: trace.adjusted_count,
                 summary: trace.summary,
                 services: trace.services,
-                spans: spans.by_ref().take(n_released).collect(),
+                spans: spans.by_ref().take(trace.spans.len()).collect(),
                 decided_unix_nano: plan.decided_unix_nano,
             });
         }
