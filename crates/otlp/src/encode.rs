@@ -93,6 +93,11 @@ impl Writer {
         self.bytes.extend_from_slice(content);
     }
 
+    /// Fields that are encoded.
+    pub(crate) fn raw(&mut self, fields: &[u8]) {
+        self.bytes.extend_from_slice(fields);
+    }
+
     /// An integer, boolean or enum.
     pub(crate) fn varint(&mut self, field: u32, value: u64) {
         self.key(field, 0);

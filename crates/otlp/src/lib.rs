@@ -30,6 +30,8 @@ pub mod reframe;
 
 pub mod retime;
 
+pub mod retrace;
+
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 

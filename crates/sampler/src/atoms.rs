@@ -9,7 +9,7 @@
 //! order of arrival, on purpose: the running duration that `compat: collector` compares.
 //!
 //! Of an attribute that is repeated within one span the last one counts, as it does in what is
-//! stored.
+//! stored; under `compat: collector` the first.
 
 mod condition;
 
@@ -19,6 +19,7 @@ use otlp::attribute::{self, Attributes};
 use otlp::span::{SpanSummary, StatusCode};
 use rustc_hash::FxHashMap;
 
+use crate::adaptive::Keys;
 use crate::error::{Error, Result};
 use crate::ottl::{Conditions, Outcome, ResourceTruths};
 use crate::policy::{ErrorMode, OttlCondition};
@@ -103,6 +104,10 @@ pub(crate) struct Atoms {
     running_durations: Vec<(AtomSet, DurationRange)>,
     /// Every atom but those of status codes, attributes and running durations.
     of_others: AtomSet,
+    /// Of an attribute that is repeated the first counts.
+    first_counts: bool,
+    /// Of `adaptive` policies: no atoms, and read from the same bytes.
+    pub(crate) keys: Keys,
 }
 
 /// An entry of a `tracestate`.
@@ -229,6 +234,17 @@ impl AtomsBuilder {
         Ok(outcome)
     }
 
+    /// The places of the keys of an `adaptive` policy.
+    pub(crate) fn keys(&mut self) -> &mut Keys {
+        &mut self.atoms.keys
+    }
+
+    /// Of an attribute that is repeated the first counts, not the last.
+    pub(crate) fn count_first(&mut self) {
+        self.atoms.first_counts = true;
+        self.atoms.ottl.count_first();
+    }
+
     fn find(&self, meaning: &Meaning) -> Option<AtomSet> {
         let position = self.meanings.iter().position(|known| known == meaning)?;
         Some(AtomSet::of_position(position))
@@ -322,6 +338,7 @@ impl Atoms {
         owner: Owner,
     ) -> Result<AtomSet, otlp::Error> {
         let mut found = AtomSet::EMPTY;
+        let mut seen = AtomSet::EMPTY;
         for attribute in attributes {
             let (key, value) = attribute?;
             if self.key_lengths & length_bit(key) == 0 {
@@ -331,9 +348,10 @@ impl Atoms {
                 continue;
             };
             for (atom, matcher) in conditions {
-                if satisfied.contains(*atom) {
+                if satisfied.contains(*atom) || (self.first_counts && seen.contains(*atom)) {
                     continue;
                 }
+                seen |= *atom;
                 if matcher.matches(&value, owner) {
                     found |= *atom;
                 } else {

@@ -59,6 +59,8 @@ pub(crate) struct Conditions {
     policies: Vec<PolicyConditions>,
     shared: Shared,
     has_event_conditions: bool,
+    /// Of an attribute that is repeated the first counts.
+    first_counts: bool,
 }
 
 #[derive(Debug)]
@@ -111,10 +113,16 @@ impl Conditions {
         Ok(())
     }
 
+    /// Of an attribute that is repeated the first counts, not the last.
+    pub(crate) fn count_first(&mut self) {
+        self.first_counts = true;
+    }
+
     /// Evaluates what concerns a resource alone.
     pub(crate) fn read_resource(&self, resource: &[u8]) -> ResourceTruths {
         let frame = Frame {
             resource,
+            first_counts: self.first_counts,
             truths: ResourceTruths::default(),
             span: None,
             span_attributes: &[],
@@ -150,9 +158,11 @@ impl Conditions {
         }
         let mut span_attributes = NO_VALUES;
         let attributes = otlp::attribute::of_span(span);
-        collect(attributes, &self.shared.span_keys, &mut span_attributes)?;
+        let keys = &self.shared.span_keys;
+        collect(attributes, keys, self.first_counts, &mut span_attributes)?;
         let frame = Frame {
             resource: &[],
+            first_counts: self.first_counts,
             truths,
             span: Some(summary),
             span_attributes: &span_attributes,
@@ -181,7 +191,8 @@ impl Conditions {
             let event = event?;
             let mut event_attributes = NO_VALUES;
             let keys = &self.shared.event_keys;
-            collect(event.attributes(), keys, &mut event_attributes)?;
+            let attributes = event.attributes();
+            collect(attributes, keys, self.first_counts, &mut event_attributes)?;
             let frame = Frame {
                 event: Some(&event),
                 event_attributes: &event_attributes,
@@ -223,19 +234,26 @@ impl PolicyConditions {
     }
 }
 
-/// The values of `keys`; of repeated keys the last counts.
+/// The values of `keys`; of repeated keys the last counts, or the first.
 fn collect<'a>(
     attributes: Attributes<'a>,
     keys: &[Box<str>],
+    first_counts: bool,
     values: &mut [Value<'a>],
 ) -> Result<(), otlp::Error> {
     if keys.is_empty() {
         return Ok(());
     }
+    let mut seen = [false; NO_VALUES.len()];
     for attribute in attributes {
         let (name, value) = attribute?;
-        let slot = keys.iter().position(|key| **key == *name);
-        if let Some(place) = slot.and_then(|slot| values.get_mut(slot)) {
+        let Some(slot) = keys.iter().position(|key| **key == *name) else {
+            continue;
+        };
+        if let (Some(place), Some(seen)) = (values.get_mut(slot), seen.get_mut(slot))
+            && !(first_counts && *seen)
+        {
+            *seen = true;
             *place = value;
         }
     }

@@ -132,6 +132,9 @@ fn describe(name: &str, loaded: &Loaded) -> String {
             config.sampler.linked_traces.wait
         ));
     }
+    if let Some(budget) = &config.sampler.budget {
+        line(format!("            {}", policy::describe_budget(budget)));
+    }
     line(format!("  redact    {}", redaction(&config.redact)));
     line(format!(
         "  store     Delta tables at {}, committed every {:?} or {}",

@@ -35,7 +35,12 @@ impl<D: Disk> Ingest<D> {
         let is_full = self.unrecorded.len() >= TRACES_PER_RELEASE_MAX
             || self.late.len() > LATE_PER_RELEASE_MAX
             || self.duplicates.len() > LATE_PER_RELEASE_MAX;
-        self.is_behind = self.record_next(now_unix_nano, effects) && is_full;
+        let mut is_recorded = self.record_next(now_unix_nano, effects);
+        // A round of a budget is decided as a whole, and may take several releases.
+        while is_recorded && !self.unrecorded.is_empty() {
+            is_recorded = self.record_next(now_unix_nano, effects);
+        }
+        self.is_behind = is_recorded && is_full;
     }
 
     /// Brings the gauges of what is undecided up to date.
@@ -65,6 +70,7 @@ impl<D: Disk> Ingest<D> {
                 trigger: decided.trigger,
                 policy: self.names.policy(&self.sampler, decided.policy),
                 adjusted_count: decided.adjusted_count,
+                threshold: decided.threshold,
             });
         }
         let late = self.late.iter().take(n_late).cloned().collect();
@@ -138,6 +144,7 @@ impl<D: Disk> Ingest<D> {
                 policy,
                 trigger: decided.trigger,
                 adjusted_count: decided.adjusted_count,
+                threshold: decided.threshold,
                 summary: decided.summary,
                 services,
                 spans,

@@ -11,3 +11,4 @@ mod pressure;
 mod route;
 mod streams;
 mod sync;
+mod thresholds;

@@ -7,8 +7,10 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod adaptive;
 mod allocation;
 mod any;
+mod budget;
 mod bytes;
 mod cases;
 mod cases_of_policies;
@@ -23,7 +25,10 @@ mod lifecycle;
 mod links;
 mod oracle;
 mod recorded;
+mod rounds;
 mod run;
 mod simulation;
+mod sql;
 mod streams;
 mod triggers;
+mod weights;
