@@ -48,6 +48,7 @@ mod compile;
 mod go_regex;
 mod limits;
 mod ottl;
+pub mod partial;
 mod probability;
 mod trace_state;
 mod verdict;

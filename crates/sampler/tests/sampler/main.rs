@@ -21,5 +21,6 @@ mod duplicates;
 mod findings;
 mod lifecycle;
 mod oracle;
+mod partial;
 mod run;
 mod simulation;
