@@ -17,6 +17,7 @@
 //!
 //! Not stored at all: attributes of scopes, schema URLs of scopes, unknown fields, links' invalid
 //! ids, all but the last value of a repeated key, times outside of what 64 bits hold.
+//! Doubles inside of lists and maps come back only if JSON reads them exactly; else the whole is text.
 
 mod columns;
 mod encode;

@@ -129,16 +129,16 @@ fn any_value() -> impl Strategy<Value = AnyValue> {
         2 => (-3_i64..600).prop_map(AnyValue::Int),
         1 => any::<i64>().prop_map(AnyValue::Int),
         2 => (-8_i32..9).prop_map(|half| AnyValue::Double(f64::from(half) / 2.0)),
-        1 => any::<f64>().prop_map(AnyValue::Double),
         1 => vec(any::<u8>(), 0..5).prop_map(AnyValue::Bytes),
         1 => Just(AnyValue::Empty),
     ];
-    scalar.prop_recursive(3, 8, 3, |inner| {
+    let nested = scalar.prop_recursive(3, 8, 3, |inner| {
         prop_oneof![
             vec(inner.clone(), 0..3).prop_map(AnyValue::Array),
             vec(("[a-c]", inner), 0..3).prop_map(AnyValue::KvList),
         ]
-    })
+    });
+    prop_oneof![9 => nested, 1 => any::<f64>().prop_map(AnyValue::Double)]
 }
 
 type Attributes = Vec<(String, AnyValue)>;
