@@ -14,7 +14,8 @@
 //! Reading order: [`Config`] and [`Policy`] are what is written; `compile` turns policies into the
 //! tests of `verdict` over `atoms` (`ottl` is a language of its own); [`Sampler`] folds spans into
 //! `pending` traces and decides them by `timers`; `decided` remembers for late spans. [`Compat`] and
-//! [`Config::findings`] are about users who come from the Collector.
+//! [`Config::findings`] are about users who come from the Collector; [`partial`] asks the same tests about
+//! traces that are stored in part.
 //!
 //! Limits: [`ATOMS_MAX`] distinct conditions on spans, [`POLICIES_MAX`] policies,
 //! [`SERVICES_MAX`] service names, [`SERVICES_PER_TRACE_MAX`] of them listed per trace. At

@@ -51,7 +51,7 @@ pub enum Why {
     Cut,
     /// The stored text does not say of which type the value was.
     Type,
-    /// It is known of engine requests and services only, see [`Replay::claim`].
+    /// It is known of engine requests and services only, see [`super::Replay::claim`].
     Claimed,
     /// A budget is as full as the traces before left it, and not all of those are known.
     Budget,

@@ -262,6 +262,23 @@ fn check_readings(sent: &[u8], batch: &RecordBatch) {
     }
 }
 
+/// Rows whose values were removed and cut give spans that can be stored.
+fn check_cut(body: &[u8]) {
+    let config = Config {
+        value_bytes_max: Some(64),
+        ..Config::default()
+    };
+    let mut again = Reframer::new();
+    for span in stored(&spans_with(&config, body)) {
+        let (readings, _) = span.readings(16, |_, _| true);
+        readings
+            .iter()
+            .for_each(|reading| again.push(&reading.at()));
+    }
+    let again = again.finish();
+    export::check(Signal::Traces, &again, &Limits::default()).unwrap();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -272,6 +289,7 @@ proptest! {
         let batch = spans_with(&KEEP, &body);
         check_round_trip(&KEEP, &batch);
         check_readings(&body, &batch);
+        check_cut(&body);
     }
 }
 

@@ -5,7 +5,7 @@ use sampler::{Composite, NumericAttribute, Policy, PolicyType, SpanCount, String
 use crate::show;
 
 /// Which traces a policy matches.
-pub(super) fn describe(policy: &PolicyType) -> String {
+pub(crate) fn describe(policy: &PolicyType) -> String {
     match policy {
         PolicyType::AlwaysSample => "every trace".to_owned(),
         PolicyType::Latency(latency) if latency.upper_threshold_ms > 0 => format!(

@@ -25,3 +25,5 @@ mod lifecycle;
 mod maintain;
 #[cfg(test)]
 mod oracle;
+#[cfg(test)]
+mod simulate;

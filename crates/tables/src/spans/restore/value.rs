@@ -92,12 +92,14 @@ impl StoredValue {
 
     /// Is this the text that is stored for it?
     fn leaves(&self, text: &str) -> bool {
-        let written = self.with(|value| {
-            let mut written = String::new();
-            value.write_text(&mut written);
-            written
-        });
-        written.as_deref() == Some(text)
+        self.to_text() == text
+    }
+
+    /// Its text, as it is stored where it has no column of its own.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        self.with(|value| value.write_text(&mut text));
+        text
     }
 
     /// Shows it as it is read from bytes.
@@ -109,8 +111,8 @@ impl StoredValue {
         Some(read(&value))
     }
 
-    /// Writes a `KeyValue` into a repeated field.
-    pub(super) fn write_attribute(&self, field: u32, key: &str, out: &mut Writer) {
+    /// Writes an attribute (`KeyValue`) into the repeated field `field` of a message.
+    pub fn write_attribute(&self, field: u32, key: &str, out: &mut Writer) {
         out.open(field);
         out.bytes(1, key.as_bytes());
         out.open(2);
