@@ -4,7 +4,7 @@ from contextlib import contextmanager
 
 from checks import eventually
 from processes import free_ports
-from whyslow import Whyslow, balance
+from whyslow import Whyslow, balance, span_states
 
 # Both are the smallest that the configuration takes together: the largest message twice.
 MESSAGE_MIB = 4
@@ -38,9 +38,10 @@ def service(folder, name, binary, tables, environment=None, **settings):
 def check_balance(server):
     """Conservation on `/metrics`, once everything is decided and committed."""
     server.await_decisions()
-    totals = balance(server.metrics())
-    numbers = ", ".join(f"{n} {unit}" for unit, n in totals.items())
-    return f"received + recovered = decided + late + pending: {numbers}"
+    metrics = server.metrics()
+    totals = ", ".join(f"{n} {unit}" for unit, n in balance(metrics).items())
+    became = ", ".join(f"{n} {state}" for state, n in span_states(metrics).items() if n)
+    return f"received + recovered = decided + late + duplicate + pending: {totals}; spans: {became}"
 
 
 def await_acknowledgement(load, n_before, seconds=60):

@@ -93,7 +93,7 @@ class Whyslow:
         samples = [line.rsplit(" ", 1) for line in page.splitlines() if line[:1] != "#"]
         return {name: float(value) for name, value in samples}
 
-    def await_decisions(self):
+    def await_decisions(self, seconds=60):
         """Waits until no trace is pending and every row is committed."""
 
         def probe():
@@ -104,7 +104,7 @@ class Whyslow:
                 and metrics["gateway_release_sequence"] == metrics["gateway_committed_sequence"]
             )
 
-        eventually("traces are pending or rows not committed", probe)
+        eventually("traces are pending or rows not committed", probe, seconds)
 
     def check_conservation(self, sent):
         """Everything that was sent was taken, and everything taken is accounted for."""
@@ -178,6 +178,12 @@ def balance(metrics):
         expect(f"{unit}: received and accounted for", became, came)
         totals[unit] = int(came)
     return totals
+
+
+def span_states(metrics):
+    """What became of spans."""
+    states = {state: int(_sum(metrics, "spans", (state,))) for state in STATES}
+    return {**states, "pending": int(metrics["sampler_spans_pending"])}
 
 
 def _sum(metrics, unit, states):

@@ -207,8 +207,11 @@ pub struct Intake {
     /// decided early, with the trigger `memory`; where that is not enough, exports are refused with a
     /// retryable answer. Default 1073741824 (1 GiB).
     pub pending_heap_bytes_max: u64,
-    /// Decided spans that may wait for storage before exports are refused with a retryable answer.
-    /// Default 4000000 (about 160 MB).
+    /// Decided spans that may wait for storage, for as long as that keeps its pace: exports are refused with a
+    /// retryable answer when more than three quarters of it will wait once everything is decided that is not. Spans
+    /// that are not stored do not count, but each trace counts as one at least. Should be more than storage takes in
+    /// `decision_wait`, and than a few commits hold. Default 4000000 (about 160 MB of whole traces; up to 1 GB
+    /// where of each trace little more than its row is stored).
     pub release_backlog_spans_max: u64,
     /// Connections that each listener has open at once; more are closed as they come. Default 4096, at least 1.
     /// Each takes a file descriptor (`ulimit -n`).

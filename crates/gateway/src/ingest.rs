@@ -13,6 +13,7 @@
 //! Every input but a request settles the group first, so that the order of observations and decisions is the
 //! order of their records in the log, and a replay (`recovery`) decides what was decided.
 
+mod backlog;
 mod carry;
 mod check;
 mod decide;
@@ -44,8 +45,8 @@ use crate::{
 };
 
 use self::{
-    carry::Carrying, index::Source, log::refusal, names::Names, pressure::Reminder,
-    recovery::DecidedAgain,
+    backlog::Backlog, carry::Carrying, index::Source, log::refusal, names::Names,
+    pressure::Reminder, recovery::DecidedAgain,
 };
 
 /// Says whether a span describes a request to an engine, from its summary, scope and span bytes.
@@ -151,6 +152,8 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     unsynced: VecDeque<(Position, Plan)>,
     /// Recorded, not committed; in order.
     uncommitted: VecDeque<Uncommitted>,
+    /// What of it is to be stored.
+    backlog: Backlog,
     /// Carried forward, and still held at their old places; in order.
     carrying: VecDeque<Carrying>,
     carrying_holds: Holds,
@@ -169,6 +172,10 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
 struct Uncommitted {
     sequence: i64,
     segments: SegmentCounts,
+    /// What storage has to write for it.
+    n_rows: u64,
+    /// 0 in a replay, which has no time.
+    recorded_unix_nano: u64,
 }
 
 #[derive(Debug, Default)]
@@ -186,6 +193,7 @@ impl<D: Disk> Ingest<D> {
         metrics: Arc<Metrics>,
         gate: Arc<Gate>,
     ) -> Ingest<D> {
+        let backlog = Backlog::new(sampler.shortest_wait());
         Ingest {
             wal,
             sampler,
@@ -205,6 +213,7 @@ impl<D: Disk> Ingest<D> {
             last_decision: None,
             unsynced: VecDeque::new(),
             uncommitted: VecDeque::new(),
+            backlog,
             carrying: VecDeque::new(),
             carrying_holds: Holds::default(),
             sync: SyncState::default(),
@@ -284,7 +293,7 @@ impl<D: Disk> Ingest<D> {
                 effects(Effect::Reply(reply, Err(refusal)));
             }
         }
-        let n_traces_before = self.sampler.stats().n_traces;
+        let before = self.sampler.stats();
         let mut received = Amount::default();
         for (position, signal, received_unix_nano, body, n_items, permit) in appended {
             match signal {
@@ -301,12 +310,12 @@ impl<D: Disk> Ingest<D> {
             drop(permit);
         }
         // Observing never removes a trace.
-        received.n_traces = self
-            .sampler
-            .stats()
-            .n_traces
-            .saturating_sub(n_traces_before);
+        let after = self.sampler.stats();
+        received.n_traces = after.n_traces.saturating_sub(before.n_traces);
         self.metrics.count_received(received);
+        let n_arrived = after.n_spans.saturating_sub(before.n_spans);
+        self.backlog.add_arrived(n_arrived);
+        self.close_if_storage_is_behind();
     }
 
     /// Is there more to decide at once?
@@ -357,13 +366,20 @@ impl<D: Disk> Ingest<D> {
 
     /// Takes what storage has committed.
     fn commit(&mut self, sequence: i64) {
+        let (mut n_rows, mut since_unix_nano) = (0_u64, 0);
         while let Some(release) = self
             .uncommitted
             .pop_front_if(|release| release.sequence <= sequence)
         {
             self.decided.remove(&release.segments);
+            n_rows = n_rows.saturating_add(release.n_rows);
+            since_unix_nano = release.recorded_unix_nano;
             let committed = u64::try_from(release.sequence).unwrap_or_default();
             metrics::set(&self.metrics.committed_sequence, committed);
+        }
+        if n_rows > 0 {
+            self.backlog
+                .remove_committed(n_rows, since_unix_nano, self.now_unix_nano);
         }
     }
 

@@ -164,19 +164,13 @@ pub(crate) struct PlannedTrace {
     pub(crate) adjusted_count: Option<f64>,
     pub(crate) summary: TraceSummary,
     pub(crate) services: Vec<Arc<str>>,
+    /// Those that are released.
     pub(crate) spans: Vec<PendingSpan>,
 }
 
 impl PlannedTrace {
     fn is_root(&self, span: &PendingSpan) -> bool {
         self.summary.root == Some(span.handle)
-    }
-
-    fn is_released(&self, span: &PendingSpan) -> bool {
-        match self.decision {
-            Decision::Sampled => true,
-            Decision::NotSampled | Decision::Dropped => span.is_request || self.is_root(span),
-        }
     }
 }
 
@@ -213,7 +207,7 @@ impl<D: Disk> Releaser<D> {
             });
         };
         for trace in &plan.traces {
-            for span in trace.spans.iter().filter(|span| trace.is_released(span)) {
+            for span in &trace.spans {
                 want(span.handle, span.is_request, trace.is_root(span));
             }
         }
@@ -224,11 +218,6 @@ impl<D: Disk> Releaser<D> {
 
         let mut decided = Vec::with_capacity(plan.traces.len());
         for trace in plan.traces {
-            let n_released = trace
-                .spans
-                .iter()
-                .filter(|span| trace.is_released(span))
-                .count();
             decided.push(ReleasedTrace {
                 trace_id: trace.trace_id,
                 decision: trace.decision,
@@ -237,7 +226,7 @@ impl<D: Disk> Releaser<D> {
                 adjusted_count: trace.adjusted_count,
                 summary: trace.summary,
                 services: trace.services,
-                spans: spans.by_ref().take(n_released).collect(),
+                spans: spans.by_ref().take(trace.spans.len()).collect(),
                 decided_unix_nano: plan.decided_unix_nano,
             });
         }

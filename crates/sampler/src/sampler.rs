@@ -146,6 +146,12 @@ impl Sampler {
         })
     }
 
+    /// From a trace's first span to its decision at least, unless a limit or a policy hastens it.
+    pub fn shortest_wait(&self) -> Duration {
+        let root_wait_nanos = self.root_wait_nanos.unwrap_or(self.decision_wait_nanos);
+        Duration::from_nanos(root_wait_nanos.min(self.decision_wait_nanos))
+    }
+
     /// Takes note of one span. `summary` must be that of `span`.
     pub fn observe(
         &mut self,

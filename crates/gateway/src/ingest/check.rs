@@ -18,10 +18,22 @@ impl<D: Disk> Ingest<D> {
             stats.n_spans.saturating_add(self.late.len() as u64),
             "each undecided span holds its segment"
         );
+        let n_uncommitted = self
+            .uncommitted
+            .iter()
+            .flat_map(|release| &release.segments)
+            .map(|(_, n_spans)| n_spans)
+            .sum::<u64>();
         assert_eq!(
             self.decided.n_spans(),
-            n_unrecorded.saturating_add(self.n_uncommitted_spans()),
+            n_unrecorded.saturating_add(n_uncommitted),
             "each decided span that is not committed holds its segment"
+        );
+        let n_rows = self.uncommitted.iter().map(|release| release.n_rows);
+        assert_eq!(
+            self.backlog.n_rows(),
+            n_rows.sum::<u64>(),
+            "what is not committed waits"
         );
         if let Some(last) = self.uncommitted.back() {
             assert_eq!(

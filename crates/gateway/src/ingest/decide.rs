@@ -1,12 +1,12 @@
 //! Deciding: what is due becomes a decision record, then a release.
 
-use sampler::Decided;
+use sampler::{Decided, Decision, PendingSpan};
 use wal::Disk;
 
 use crate::{
     config::SyncPolicy,
-    holds::SegmentCounter,
-    ingest::{Effects, Ingest, Uncommitted},
+    holds::{SegmentCounter, SegmentCounts},
+    ingest::{Effects, Ingest, Uncommitted, pressure},
     metrics,
     record::{DecidedTrace, DecisionRecord, LateSpan},
     release::{Plan, PlannedTrace},
@@ -99,7 +99,6 @@ impl<D: Disk> Ingest<D> {
                 }
                 self.metrics.set_policies(&self.sampler);
                 let plan = self.plan(sequence, now_unix_nano, decided, late);
-                self.hold_until_committed(&plan);
                 self.unsynced.push_back((position, plan));
                 self.hand_on_synced(effects);
                 true
@@ -112,7 +111,7 @@ impl<D: Disk> Ingest<D> {
         }
     }
 
-    /// What the release thread is to read.
+    /// What the release thread is to read. All spans go on holding their segments until it is committed.
     pub(super) fn plan(
         &mut self,
         sequence: i64,
@@ -120,8 +119,14 @@ impl<D: Disk> Ingest<D> {
         decided: Vec<Decided>,
         late: Vec<LateSpan>,
     ) -> Plan {
+        let segments = self.hold_as_recorded(&decided, &late);
+        let (mut n_decided, mut n_rows) = (0_u64, 0_u64);
         let mut traces = Vec::with_capacity(decided.len());
-        for decided in decided {
+        for mut decided in decided {
+            n_decided = n_decided.saturating_add(decided.spans.len() as u64);
+            let spans = released_spans(&mut decided);
+            // A trace of which no span is stored has a row in `traces` all the same.
+            n_rows = n_rows.saturating_add(spans.len().max(1) as u64);
             let policy = self.names.policy(&self.sampler, decided.policy);
             let services = decided.summary.services.iter();
             let services = services
@@ -135,9 +140,25 @@ impl<D: Disk> Ingest<D> {
                 adjusted_count: decided.adjusted_count,
                 summary: decided.summary,
                 services,
-                spans: decided.spans,
+                spans,
             });
         }
+        let n_pending = self.sampler.stats().n_spans;
+        self.backlog.add_decided(n_decided, n_rows, n_pending);
+        let n_late = late.iter().filter(|late| late.is_released()).count();
+        let n_rows = n_rows.saturating_add(n_late as u64);
+        self.backlog.add_waiting(n_rows);
+        self.uncommitted.push_back(Uncommitted {
+            sequence,
+            segments,
+            n_rows,
+            recorded_unix_nano: self.now_unix_nano,
+        });
+        self.next_sequence = sequence.saturating_add(1);
+        metrics::set(
+            &self.metrics.release_sequence,
+            u64::try_from(sequence).unwrap_or_default(),
+        );
         Plan {
             sequence,
             decided_unix_nano,
@@ -146,29 +167,29 @@ impl<D: Disk> Ingest<D> {
         }
     }
 
-    /// The spans of a release go on holding their segments.
-    pub(super) fn hold_until_committed(&mut self, plan: &Plan) {
-        let mut counter = SegmentCounter::default();
-        for span in plan.traces.iter().flat_map(|trace| &trace.spans) {
+    /// The spans of a release per segment. Late ones were held as pending until now.
+    fn hold_as_recorded(&mut self, decided: &[Decided], late: &[LateSpan]) -> SegmentCounts {
+        let mut counter = pressure::count(decided);
+        let mut late_counter = SegmentCounter::default();
+        for span in late {
+            late_counter.count(span.handle.position);
             counter.count(span.handle.position);
         }
-        let mut late = SegmentCounter::default();
-        for span in &plan.late {
-            late.count(span.handle.position);
-            counter.count(span.handle.position);
-        }
-        let late = late.into_counts();
+        let late = late_counter.into_counts();
         self.pending.remove(&late);
         self.decided.add_all(&late);
-        let segments = counter.into_counts();
-        self.uncommitted.push_back(Uncommitted {
-            sequence: plan.sequence,
-            segments,
-        });
-        self.next_sequence = plan.sequence.saturating_add(1);
-        metrics::set(
-            &self.metrics.release_sequence,
-            u64::try_from(plan.sequence).unwrap_or_default(),
-        );
+        counter.into_counts()
     }
+}
+
+/// A sampled trace is released with all its spans, any other with its root and its request spans.
+fn released_spans(decided: &mut Decided) -> Vec<PendingSpan> {
+    let mut spans = std::mem::take(&mut decided.spans);
+    if decided.decision != Decision::Sampled {
+        let root = decided.summary.root;
+        spans.retain(|span| span.is_request || root == Some(span.handle));
+        // Many may wait for long.
+        spans.shrink_to_fit();
+    }
+    spans
 }

@@ -5,7 +5,7 @@
 //! | `pending_heap_bytes_max` | | the traces that are due next are decided early, trigger `memory`; where that is not enough, exports are refused |
 //! | `log_bytes_max` | over a quarter of it: undecided spans that keep the first segments almost alone are carried forward (`carry`) | |
 //! | | over half of it from the first undecided span on: the same, trigger `disk` | exports are refused until commits give room |
-//! | `release_backlog_spans_max` | | exports are refused until commits give room |
+//! | `release_backlog_spans_max` | by a forecast (`backlog`): | exports are refused until commits give room |
 //! | room on the disk | | exports are refused, decisions wait |
 //!
 //! Half of the log for what is undecided leaves the other half for what is decided and not stored: so a slow storage
@@ -80,15 +80,16 @@ impl<D: Disk> Ingest<D> {
     pub(super) fn refresh(&mut self) {
         let log_bytes = self.wal.bytes_on_disk();
         metrics::set(&self.metrics.log_bytes, log_bytes);
-        let backlog = self.n_uncommitted_spans();
-        metrics::set(&self.metrics.release_backlog_spans, backlog);
+        metrics::set(&self.metrics.release_backlog_spans, self.backlog.n_rows());
         self.show_pending();
-        let heap_bytes = self.sampler.stats().pending_heap_bytes;
+        let stats = self.sampler.stats();
+        self.backlog.look_ahead(stats.n_spans, self.now_unix_nano);
+        let is_storage_behind = self.is_storage_behind();
         self.gate.set(if log_bytes > self.settings.log_bytes_max {
             Some(Overload::LogBytes)
-        } else if backlog > self.settings.release_backlog_spans_max {
+        } else if is_storage_behind {
             Some(Overload::ReleaseBacklog)
-        } else if heap_bytes > self.settings.pending_heap_bytes_max {
+        } else if stats.pending_heap_bytes > self.settings.pending_heap_bytes_max {
             Some(Overload::PendingHeap)
         } else if !self.unrecorded.is_empty() {
             Some(Overload::DiskFull)
@@ -97,12 +98,16 @@ impl<D: Disk> Ingest<D> {
         });
     }
 
-    pub(super) fn n_uncommitted_spans(&self) -> u64 {
-        let segments = self
-            .uncommitted
-            .iter()
-            .flat_map(|release| &release.segments);
-        segments.fold(0, |sum, (_, n_spans)| sum.saturating_add(*n_spans))
+    /// Closes the gate for what came in since the last tick; only a tick or a commit opens it.
+    pub(super) fn close_if_storage_is_behind(&mut self) {
+        if self.is_storage_behind() {
+            self.gate.set(Some(Overload::ReleaseBacklog));
+        }
+    }
+
+    fn is_storage_behind(&mut self) -> bool {
+        let limit = self.settings.release_backlog_spans_max;
+        self.backlog.is_closing(limit)
     }
 }
 

@@ -170,7 +170,6 @@ impl<D: Disk> Ingest<D> {
         });
         self.last_decision = Some(position);
         let plan = self.plan(sequence, decided_unix_nano, decided, late);
-        self.hold_until_committed(&plan);
         if sequence > committed_through {
             effects(Effect::Release(plan));
         } else {

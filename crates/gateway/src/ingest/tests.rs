@@ -5,6 +5,7 @@ mod crash;
 mod damage;
 mod duplicates;
 mod harness;
+mod overload;
 mod pressure;
 mod route;
 mod sync;

@@ -201,7 +201,7 @@ impl Metrics {
         let gauges = [
             (
                 "gateway_release_backlog_spans",
-                "Decided spans that wait for a commit.",
+                "Decided spans that wait for a commit, and one for each trace without any.",
                 &self.release_backlog_spans,
             ),
             (

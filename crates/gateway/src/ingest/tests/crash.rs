@@ -262,6 +262,7 @@ const CARRYING: Setup = Setup {
     shutdown: crate::config::Shutdown::Keep,
     log_bytes_max: 24 * 1024,
     pending_heap_bytes_max: u64::MAX,
+    release_backlog_spans_max: u64::MAX,
 };
 
 #[test]

@@ -131,6 +131,7 @@ pub(super) struct Setup {
     pub(super) shutdown: Shutdown,
     pub(super) log_bytes_max: u64,
     pub(super) pending_heap_bytes_max: u64,
+    pub(super) release_backlog_spans_max: u64,
 }
 
 impl Default for Setup {
@@ -142,6 +143,7 @@ impl Default for Setup {
             shutdown: Shutdown::Keep,
             log_bytes_max: u64::MAX,
             pending_heap_bytes_max: u64::MAX,
+            release_backlog_spans_max: u64::MAX,
         }
     }
 }
@@ -187,7 +189,7 @@ impl Sim {
             sync: setup.sync,
             log_bytes_max: setup.log_bytes_max,
             pending_heap_bytes_max: setup.pending_heap_bytes_max,
-            release_backlog_spans_max: u64::MAX,
+            release_backlog_spans_max: setup.release_backlog_spans_max,
             shutdown: setup.shutdown,
             is_request,
         };
@@ -234,7 +236,12 @@ impl Sim {
 
     /// Sends an export and settles; what the sender is told.
     pub(super) fn send(&mut self, spans: &[TestSpan]) -> Result<(), Refusal> {
-        let mut reply = self.queue(spans);
+        self.send_body(export(spans), spans.len() as u64)
+    }
+
+    /// The same with an export that was built elsewhere.
+    pub(super) fn send_body(&mut self, body: Bytes, n_spans: u64) -> Result<(), Refusal> {
+        let mut reply = self.request(Signal::Traces, body, n_spans);
         self.settle();
         reply.try_recv().expect("a settled export is answered")
     }
