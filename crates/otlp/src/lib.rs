@@ -20,6 +20,10 @@ pub mod span;
 
 pub mod attribute;
 
+pub mod base64;
+
+pub mod encode;
+
 pub mod scope;
 
 pub mod json;
@@ -35,8 +39,6 @@ pub mod retrace;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-mod base64;
-mod encode;
 mod error;
 mod schema;
 

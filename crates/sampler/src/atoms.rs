@@ -12,6 +12,7 @@
 //! stored; under `compat: collector` the first.
 
 mod condition;
+mod doubt;
 
 use std::ops::BitOrAssign;
 
@@ -68,8 +69,17 @@ impl AtomSet {
         Self::from_bits(1 << (position + STATUS_CODES))
     }
 
+    /// What is in both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self::from_bits(self.bits() & other.bits())
+    }
+
+    pub(crate) fn without(self, other: Self) -> Self {
+        Self::from_bits(self.bits() & !other.bits())
+    }
+
     fn remove(&mut self, other: Self) {
-        *self = Self::from_bits(self.bits() & !other.bits());
+        *self = self.without(other);
     }
 
     fn bits(self) -> u128 {
@@ -108,6 +118,8 @@ pub(crate) struct Atoms {
     first_counts: bool,
     /// Of `adaptive` policies: no atoms, and read from the same bytes.
     pub(crate) keys: Keys,
+    /// By number of the atom.
+    meanings: Vec<Meaning>,
 }
 
 /// An entry of a `tracestate`.
@@ -151,8 +163,6 @@ enum Meaning {
 /// Collects conditions while policies are compiled.
 #[derive(Debug, Default)]
 pub(crate) struct AtomsBuilder {
-    /// By number of the atom.
-    meanings: Vec<Meaning>,
     atoms: Atoms,
 }
 
@@ -228,8 +238,13 @@ impl AtomsBuilder {
             ErrorMode::Ignore | ErrorMode::Silent => AtomSet::EMPTY,
             ErrorMode::Propagate => self.number(policy, Meaning::Ottl)?,
         };
-        let outcome = Outcome { matched, failed };
-        self.atoms.ottl.add(policy, config, outcome, first_wins)?;
+        let first_wins = first_wins && config.error_mode == ErrorMode::Propagate;
+        let outcome = Outcome {
+            matched,
+            failed,
+            first_wins,
+        };
+        self.atoms.ottl.add(policy, config, outcome)?;
         self.atoms.of_others |= matched;
         Ok(outcome)
     }
@@ -246,19 +261,21 @@ impl AtomsBuilder {
     }
 
     fn find(&self, meaning: &Meaning) -> Option<AtomSet> {
-        let position = self.meanings.iter().position(|known| known == meaning)?;
+        let meanings = &self.atoms.meanings;
+        let position = meanings.iter().position(|known| known == meaning)?;
         Some(AtomSet::of_position(position))
     }
 
     fn number(&mut self, policy: &str, meaning: Meaning) -> Result<AtomSet> {
-        if self.meanings.len() == ATOMS_MAX {
+        let meanings = &mut self.atoms.meanings;
+        if meanings.len() == ATOMS_MAX {
             return Err(Error::TooManyAtoms {
                 policy: policy.to_owned(),
                 limit: ATOMS_MAX,
             });
         }
-        self.meanings.push(meaning);
-        Ok(AtomSet::of_position(self.meanings.len() - 1))
+        meanings.push(meaning);
+        Ok(AtomSet::of_position(meanings.len() - 1))
     }
 
     pub(crate) fn build(self) -> Atoms {

@@ -15,7 +15,8 @@
 //! tests of `verdict` over `atoms` (`ottl` is a language of its own); [`Sampler`] folds spans into
 //! `pending` traces and decides them by `timers`; `decided` remembers for late spans. `trigger` has the
 //! rules for long traces, `linked` those for traces that link to others. [`Compat`] and
-//! [`Config::findings`] are about users who come from the Collector.
+//! [`Config::findings`] are about users who come from the Collector; [`partial`] asks the same tests about
+//! traces that are stored in part.
 //!
 //! Of our own are `budget` (how much of what policies ask for is kept), `adaptive` (a rate per kind
 //! of traffic), `sql` (conditions on the trace's row) and `threshold` (what samplers before this one
@@ -58,6 +59,7 @@ mod compile;
 mod go_regex;
 mod limits;
 mod ottl;
+pub mod partial;
 mod probability;
 mod sql;
 mod threshold;

@@ -34,7 +34,8 @@ use otlp::span::{self, SpanSummary};
 
 use crate::atoms::AtomSet;
 use crate::error::{Error, Result};
-use crate::policy::{ErrorMode, OttlCondition};
+use crate::partial::Part;
+use crate::policy::OttlCondition;
 
 pub use self::problem::Problem as OttlProblem;
 
@@ -51,6 +52,8 @@ pub(crate) struct Outcome {
     pub(crate) matched: AtomSet,
     /// A condition failed and `error_mode` is `propagate`; else no atom.
     pub(crate) failed: AtomSet,
+    /// The first of match and failure wins, as in the Collector.
+    pub(crate) first_wins: bool,
 }
 
 /// All conditions of all policies.
@@ -68,8 +71,8 @@ struct PolicyConditions {
     span: Vec<Check>,
     event: Vec<Check>,
     outcome: Outcome,
-    /// The first of match and failure wins, as in the Collector.
-    first_wins: bool,
+    /// What the conditions look at.
+    reads: Vec<Part>,
 }
 
 impl Conditions {
@@ -79,7 +82,6 @@ impl Conditions {
         policy: &str,
         config: &OttlCondition,
         outcome: Outcome,
-        first_wins: bool,
     ) -> Result<()> {
         let mut resolve = |context, key, conditions: &[String]| {
             let resolve_one = |condition: &String| {
@@ -108,7 +110,7 @@ impl Conditions {
             span,
             event,
             outcome,
-            first_wins: first_wins && config.error_mode == ErrorMode::Propagate,
+            reads: std::mem::take(&mut self.shared.reads),
         });
         Ok(())
     }
@@ -180,6 +182,23 @@ impl Conditions {
         Ok(found)
     }
 
+    /// The outcomes of the policies that look at this part of a span.
+    pub(crate) fn reading(&self, part: &Part) -> AtomSet {
+        let mut found = AtomSet::EMPTY;
+        for policy in &self.policies {
+            if policy.reads.contains(part) {
+                found |= policy.outcome.matched;
+                found |= policy.outcome.failed;
+            }
+        }
+        found
+    }
+
+    /// What all conditions look at, with repetitions.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.policies.iter().flat_map(|policy| &policy.reads)
+    }
+
     fn read_events(
         &self,
         span: &[u8],
@@ -214,7 +233,7 @@ impl PolicyConditions {
     /// Nothing that comes can change the verdict.
     fn is_settled(&self, satisfied: AtomSet) -> bool {
         satisfied.intersects(self.outcome.matched)
-            || (self.first_wins && satisfied.intersects(self.outcome.failed))
+            || (self.outcome.first_wins && satisfied.intersects(self.outcome.failed))
     }
 
     fn evaluate(&self, checks: &[Check], frame: &Frame<'_>) -> AtomSet {
@@ -226,7 +245,7 @@ impl PolicyConditions {
                     return found;
                 }
                 Ok(false) => {}
-                Err(Failed) if self.first_wins => return self.outcome.failed,
+                Err(Failed) if self.outcome.first_wins => return self.outcome.failed,
                 Err(Failed) => found |= self.outcome.failed,
             }
         }

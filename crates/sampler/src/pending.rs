@@ -107,7 +107,7 @@ impl Root {
 }
 
 impl Trace {
-    fn new(trace_id: TraceId, first_seen_unix_nano: u64, due_unix_nano: u64) -> Self {
+    pub(crate) fn new(trace_id: TraceId, first_seen_unix_nano: u64, due_unix_nano: u64) -> Self {
         Self {
             trace_id,
             atoms: AtomSet::EMPTY,

@@ -116,10 +116,10 @@ pub(crate) struct Sub {
 pub(crate) struct Policies {
     pub(crate) atoms: Atoms,
     /// In file order.
-    tests: Vec<Test>,
+    pub(crate) tests: Vec<Test>,
     /// Positions in `tests` in the order of asking.
-    order: Vec<usize>,
-    sample_on_first_match: bool,
+    pub(crate) order: Vec<usize>,
+    pub(crate) sample_on_first_match: bool,
     pub(crate) classes: Classes,
     /// What each has said so far, in file order.
     counts: Vec<PolicyCounts>,
@@ -247,7 +247,7 @@ impl Policies {
 }
 
 /// Limited to [`crate::POLICIES_MAX`] when compiled.
-fn policy_index(position: usize) -> PolicyIndex {
+pub(crate) fn policy_index(position: usize) -> PolicyIndex {
     PolicyIndex(u16::try_from(position).unwrap_or(u16::MAX))
 }
 
@@ -281,7 +281,7 @@ impl Firsts {
 }
 
 impl Test {
-    fn verdict(&mut self, evidence: &Evidence<'_>) -> Result<Verdict, Failed> {
+    pub(crate) fn verdict(&mut self, evidence: &Evidence<'_>) -> Result<Verdict, Failed> {
         let is_sampled = match self {
             Self::AnyOf {
                 atoms,
@@ -411,29 +411,34 @@ impl Test {
 
 impl Composite {
     fn holds(&mut self, evidence: &Evidence<'_>) -> Result<bool, Failed> {
+        for idx in 0..self.subs.len() {
+            match self.subs[idx].test.verdict(evidence)? {
+                Verdict::NotSampled | Verdict::InvertNotSampled | Verdict::Dropped => {}
+                Verdict::Sampled | Verdict::InvertSampled => return Ok(self.take(idx, evidence)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes the spans of a trace that this sub-policy matches out of the budget, if there is room for all of them.
+    pub(crate) fn take(&mut self, idx: usize, evidence: &Evidence<'_>) -> bool {
         let Evidence {
             n_spans,
             now_unix_nano,
             ..
         } = *evidence;
-        for sub in &mut self.subs {
-            match sub.test.verdict(evidence)? {
-                Verdict::NotSampled | Verdict::InvertNotSampled | Verdict::Dropped => continue,
-                Verdict::Sampled | Verdict::InvertSampled => {}
-            }
-            let used = sub.used.at(now_unix_nano).saturating_add(n_spans);
-            let total = if self.is_total_of_all {
-                self.total.at(now_unix_nano).saturating_add(n_spans)
-            } else {
-                used
-            };
-            if used > sub.allocated || total > self.max_total {
-                return Ok(false);
-            }
-            sub.used.add(n_spans);
-            self.total.add(n_spans);
-            return Ok(true);
+        let sub = &mut self.subs[idx];
+        let used = sub.used.at(now_unix_nano).saturating_add(n_spans);
+        let total = if self.is_total_of_all {
+            self.total.at(now_unix_nano).saturating_add(n_spans)
+        } else {
+            used
+        };
+        if used > sub.allocated || total > self.max_total {
+            return false;
         }
-        Ok(false)
+        sub.used.add(n_spans);
+        self.total.add(n_spans);
+        true
     }
 }

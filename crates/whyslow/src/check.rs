@@ -1,6 +1,6 @@
 //! `whyslow check`: validates a pipeline file and prints what would run.
 
-mod policy;
+pub(crate) mod policy;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

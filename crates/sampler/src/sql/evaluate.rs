@@ -86,9 +86,26 @@ impl Condition {
     pub(crate) fn holds(&self, row: &impl Row) -> bool {
         self.root.truth(row) == Some(true)
     }
+
+    /// Does it look at the services?
+    pub(crate) fn reads_services(&self) -> bool {
+        self.root.reads_services()
+    }
 }
 
 impl Node {
+    fn reads_services(&self) -> bool {
+        match self {
+            Self::HasService(_) => true,
+            Self::Literal(_) | Self::Column(_) => false,
+            Self::Not(node) | Self::Is(node, _) => node.reads_services(),
+            Self::And(left, right)
+            | Self::Or(left, right)
+            | Self::Compare(left, _, right)
+            | Self::Calculate(left, _, right) => left.reads_services() || right.reads_services(),
+        }
+    }
+
     fn truth(&self, row: &impl Row) -> Option<bool> {
         match self.evaluate(row)? {
             Datum::Bool(is_true) => Some(is_true),

@@ -24,6 +24,7 @@ mod findings;
 mod lifecycle;
 mod links;
 mod oracle;
+mod partial;
 mod recorded;
 mod rounds;
 mod run;

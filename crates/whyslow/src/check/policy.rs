@@ -56,7 +56,7 @@ pub(super) fn exceptions(sampler: &sampler::Config) -> impl Iterator<Item = Stri
 }
 
 /// Which traces a policy matches.
-pub(super) fn describe(policy: &PolicyType) -> String {
+pub(crate) fn describe(policy: &PolicyType) -> String {
     match policy {
         PolicyType::AlwaysSample => "every trace".to_owned(),
         PolicyType::Latency(latency) if latency.upper_threshold_ms > 0 => format!(

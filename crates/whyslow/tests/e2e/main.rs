@@ -27,3 +27,5 @@ mod maintain;
 mod oracle;
 #[cfg(test)]
 mod security;
+#[cfg(test)]
+mod simulate;
