@@ -1,9 +1,12 @@
-//! Requests out of engine spans: recognising them, normalising what they say, linking ids.
+//! Requests out of engine spans, and the evidence of what their GPUs did.
 //!
 //! [`is_request_span`] is asked for every span at intake and looks at almost none of them closely.
 //! [`request()`] turns the bytes of one engine span into a row of `requests`: one unit per value,
 //! impossible values NULL with a flag, an outcome, a request id that other services know.
 //! [`mark_wrappers`] and [`main_request`] look at the requests of one trace together.
+//!
+//! [`Placements`] say which pod held which [`Device`] when, and who says so; [`evidence()`] joins kept
+//! requests with the samples of their devices, as vectors over sorted series.
 //!
 //! Does no I/O, reads no clock, and does not know where rows come from or go.
 
@@ -15,10 +18,28 @@ mod request;
 mod request_id;
 mod trace;
 
+mod batch;
+mod device;
+mod placement;
+
+mod explain;
+mod join;
+mod throttle;
+
+pub use batch::{ShareMethod, share};
+pub use device::Device;
 pub use engine::is_request_span;
 pub use error::{Error, Result};
+pub use explain::{
+    Cause, Cohort, Course, DeviceFact, EngineFact, EngineSample, Explanation, Fact, Facts, Hop,
+    Hypothesis, Link, Neighbour, Part, Phase, PhaseTime, Role, SpanFact, Standing, Strength,
+    explain,
+};
+pub use join::{KeptRequest, SampleIndex, Settings, Traffic, engine_key, evidence};
+pub use placement::{Held, MissingLink, Observed, Placement, Placements, Pod, Ranks, Source};
 pub use request::request;
 pub use request_id::normalise as normalise_request_id;
+pub use throttle::reasons as throttle_reasons;
 pub use trace::{main_request, mark_wrappers};
 
 #[cfg(test)]

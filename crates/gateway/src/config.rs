@@ -219,7 +219,7 @@ pub struct Intake {
     /// refused with a retryable answer. Default 536870912 (512 MiB), at least twice the largest message.
     pub bytes_in_flight_max: u64,
     /// Size of the log in bytes over which exports are refused with a retryable answer, until stored
-    /// traces give room. Where undecided traces keep more than half of it, the oldest are decided early, with
+    /// and exported traces give room: what a backend that is down lacks waits there. Where undecided traces keep more than half of it, the oldest are decided early, with
     /// the trigger `disk`. Default 10737418240 (10 GiB).
     pub log_bytes_max: u64,
     /// Heap of undecided traces in bytes, about 256 per trace and 60 per span. Over it the oldest are

@@ -1,6 +1,6 @@
 //! What can stop the gateway from starting or from going on.
 
-use std::io;
+use std::{io, path::PathBuf};
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -64,6 +64,26 @@ pub enum Error {
         position: wal::Position,
         /// What the sampler said.
         source: sampler::Error,
+    },
+    /// How far an exporter is cannot be read or written.
+    #[error("cannot {operation} `{}`, which says how far an exporter is", .path.display())]
+    Cursor {
+        /// What was tried.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The file that says how far an exporter is was changed by something else.
+    #[error(
+        "`{}`, which says how far an exporter is, is damaged; remove it and the exporter goes on with what is \
+         decided from then on",
+        .path.display()
+    )]
+    CursorDamaged {
+        /// The file.
+        path: PathBuf,
     },
     /// A thread cannot be started.
     #[error("cannot start the thread `{name}`")]

@@ -11,14 +11,13 @@ use std::{
     time::Duration,
 };
 
-use sampler::Sampler;
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{mpsc, oneshot, watch},
     task,
     time::MissedTickBehavior,
 };
 use transport::{Alpn, Door};
-use wal::{RealDisk, SyncHandle, Wal};
+use wal::{RealDisk, SyncHandle};
 
 use crate::{
     admission::{Budget, Gate},
@@ -26,14 +25,15 @@ use crate::{
     config::{self, Config},
     connection::{Protocol, Service},
     error::{Error, Result},
+    export::{self, Cursor, Exporter, Queue},
     grpc::GrpcReceiver,
     http::HttpReceiver,
-    ingest::{Ingest, Input, IsRequest, Settings},
+    ingest::{Ingest, Input, IsRequest, Reloaded},
     metrics::{Metrics, Transport},
     progress::Progress,
     receive::Edge,
-    record::{EXPORT_HEADER_BYTES, SpanWindow},
     release::{Plan, Release, Releaser},
+    replay::{Replayed, replay, window},
     server::{self, Listener},
     threads::{self, Outlets},
 };
@@ -46,9 +46,6 @@ const INPUTS_MAX: usize = 1024;
 
 /// Releases that wait for storage with their bytes in memory.
 const RELEASES_MAX: usize = 4;
-
-/// The largest decision record, with room to spare.
-const DECISION_BYTES_MAX: u64 = 8 << 20;
 
 /// What the gateway is started with.
 #[derive(Debug)]
@@ -63,8 +60,11 @@ pub struct Start {
     pub sampler: sampler::Config,
     /// Which spans describe a request to an engine.
     pub is_request: IsRequest,
-    /// The lowest sequence that every table has committed; 0 for none.
-    pub committed_through: i64,
+    /// The lowest sequence that every table has committed, 0 for none; `None` where there are no tables: no releases
+    /// come then.
+    pub committed_through: Option<i64>,
+    /// Where kept spans go beside the tables.
+    pub exporters: Vec<Exporter>,
     /// [`Clock::system`], or given time in tests.
     pub clock: Clock,
     /// Where the replay says how far it is.
@@ -80,7 +80,7 @@ pub struct Handle {
     pub http_addr: Option<SocketAddr>,
     /// Counters and gauges.
     pub metrics: Arc<Metrics>,
-    committed: Arc<AtomicI64>,
+    done: Arc<Done>,
     gate: Arc<Gate>,
     is_stopping: Arc<AtomicBool>,
     running: Arc<Mutex<Option<Running>>>,
@@ -108,11 +108,34 @@ struct Running {
     ticker: task::JoinHandle<()>,
     inputs: mpsc::Sender<Input>,
     threads: Vec<Joined>,
+    exporters: Vec<Joined>,
+}
+
+/// How far those are that take releases.
+#[derive(Debug)]
+struct Done {
+    /// `None`: there are no tables.
+    committed: Option<AtomicI64>,
+    queue: Arc<Queue>,
+}
+
+impl Done {
+    /// The last sequence that every table has; all, where there are none.
+    fn stored_through(&self) -> i64 {
+        let committed = self.committed.as_ref();
+        committed.map_or(i64::MAX, |committed| committed.load(Ordering::Acquire))
+    }
+
+    /// The last sequence that nobody needs any more.
+    fn through(&self) -> i64 {
+        self.stored_through().min(self.queue.done_through())
+    }
 }
 
 /// Starts the gateway: opens and replays the log, then listens.
 ///
-/// Releases come in order of their sequence, first those of an earlier run that are not committed. The
+/// Releases come in order of their sequence, first those of an earlier run that are not committed; the exporters
+/// take theirs from the log. The
 /// receiver must be emptied until it gives `None`, which it does after [`Handle::shutdown`].
 ///
 /// # Errors
@@ -121,19 +144,23 @@ struct Running {
 pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
     start.config.validate()?;
     let config = start.config.clone();
-    let committed_through = start.committed_through;
     let clock = start.clock.clone();
     let metrics = Arc::new(Metrics::default());
     let gate = Arc::new(Gate::default());
 
     // Bound first, so that a wrong address is known before a long replay; served after it.
-    let listeners = bind(&config).await?;
+    let listeners = Box::pin(bind(&config)).await?;
     let (grpc_addr, http_addr) = listeners.addrs();
 
     let (plans, planned) = std_mpsc::channel();
     let (syncs, sync_handles) = std_mpsc::channel();
-    let outlets = Outlets { plans, syncs };
-    let (ingest, outlets) = {
+    let outlets = Outlets::new(plans, syncs);
+    let Replayed {
+        ingest,
+        outlets,
+        stored_through,
+        exporters,
+    } = {
         let (metrics, gate) = (Arc::clone(&metrics), Arc::clone(&gate));
         let replayed = move || replay(start, metrics, gate, outlets);
         let ended = |_| Error::ThreadEnded { name: "replay" };
@@ -146,13 +173,19 @@ pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
         reader: ingest.reader(),
     };
     spawn_release(planned, releaser, release_sender, &gate, &metrics)?;
+    let queue = Arc::clone(&outlets.queue);
+    let grace = config.intake.shutdown_timeout;
+    let exporters = spawn_exporters(exporters, &ingest, &queue, grace, (&gate, &metrics))?;
     let threads = vec![
         spawn_ingest(ingest, input_receiver, clock.clone(), outlets, &gate)?,
         spawn_sync(sync_handles, inputs.clone(), &gate)?,
     ];
 
-    let committed = Arc::new(AtomicI64::new(committed_through));
-    let ticker = task::spawn(tick(inputs.clone(), Arc::clone(&committed)));
+    let done = Arc::new(Done {
+        committed: stored_through.map(AtomicI64::new),
+        queue,
+    });
+    let ticker = task::spawn(tick(inputs.clone(), Arc::clone(&done)));
     let edge = Arc::new(Edge {
         inputs: inputs.clone(),
         budget: Budget::new(config.intake.bytes_in_flight_max),
@@ -169,86 +202,19 @@ pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
         ticker,
         inputs,
         threads,
+        exporters,
     };
     let running = Arc::new(Mutex::new(Some(running)));
     let handle = Handle {
         grpc_addr,
         http_addr,
         metrics,
-        committed,
+        done,
         gate,
         is_stopping: Arc::default(),
         running,
     };
     Ok((handle, releases))
-}
-
-/// Opens the log and feeds it to a new core.
-fn replay(
-    start: Start,
-    metrics: Arc<Metrics>,
-    gate: Arc<Gate>,
-    outlets: Outlets,
-) -> Result<(Ingest, Outlets)> {
-    let Start {
-        config,
-        mut log,
-        folder,
-        sampler,
-        is_request,
-        committed_through,
-        clock: _,
-        progress,
-    } = start;
-    let sampler = Sampler::new(&sampler).map_err(Error::Sampler)?;
-    let record_bytes = config
-        .message_bytes_max()
-        .saturating_add(EXPORT_HEADER_BYTES as u64);
-    let record_bytes = u32::try_from(record_bytes.max(DECISION_BYTES_MAX)).unwrap_or(u32::MAX);
-    log.record_bytes_max = log.record_bytes_max.max(record_bytes);
-    let opened = match folder {
-        Some(folder) => Wal::open_in(folder, log),
-        None => Wal::open(log, RealDisk),
-    };
-    let (wal, recovery) = opened.map_err(|source| Error::Log {
-        operation: "open",
-        source,
-    })?;
-    if recovery.n_records > 0 {
-        tracing::info!(
-            n_records = recovery.n_records,
-            record_bytes = recovery.record_bytes,
-            "replaying the log"
-        );
-    }
-    if recovery.torn_bytes > 0 {
-        tracing::warn!(
-            torn_bytes = recovery.torn_bytes,
-            "the last process stopped while it wrote: the torn end of the log was cut off, \
-             nothing that was acknowledged was in it"
-        );
-    }
-    let settings = Settings {
-        window: window(&config),
-        sync: config.intake.sync_policy(),
-        log_bytes_max: config.intake.log_bytes_max,
-        pending_heap_bytes_max: config.intake.pending_heap_bytes_max,
-        release_backlog_spans_max: config.intake.release_backlog_spans_max,
-        shutdown: config.intake.shutdown,
-        is_request,
-    };
-    let mut ingest = Ingest::new(wal, sampler, settings, metrics, gate);
-    ingest.recover(committed_through, &progress, &mut |effect| {
-        outlets.perform(effect);
-    })?;
-    Ok((ingest, outlets))
-}
-
-fn window(config: &Config) -> SpanWindow {
-    SpanWindow {
-        age_max: config.intake.span_age_max,
-        ahead_max: config.intake.span_ahead_max,
-    }
 }
 
 /// A thread that a shutdown waits for.
@@ -285,6 +251,31 @@ fn spawn_release(
     let (failed, metrics) = (Arc::clone(gate), Arc::clone(metrics));
     let work = move || threads::run_release(&plans, &releaser, &releases, &failed, &metrics);
     threads::spawn("release", Arc::clone(gate), work).map(drop)
+}
+
+fn spawn_exporters(
+    exporters: Vec<(Exporter, Cursor<RealDisk>)>,
+    ingest: &Ingest,
+    queue: &Arc<Queue>,
+    grace: Duration,
+    (gate, metrics): (&Arc<Gate>, &Arc<Metrics>),
+) -> Result<Vec<Joined>> {
+    let mut threads = Vec::with_capacity(exporters.len());
+    for (idx, (exporter, cursor)) in exporters.into_iter().enumerate() {
+        let running = export::Running {
+            metrics: metrics.exporting.add(queue, &exporter.id),
+            exporter,
+            idx,
+            cursor,
+            queue: Arc::clone(queue),
+            grace,
+        };
+        let releaser = Releaser {
+            reader: ingest.reader(),
+        };
+        threads.push(("export", export::spawn(running, releaser, gate)?));
+    }
+    Ok(threads)
 }
 
 /// The bound sockets, and what is asked at each.
@@ -366,22 +357,28 @@ impl Listeners {
     }
 }
 
-/// Gives the core its ticks, and tells it what storage has committed since the last one.
-async fn tick(inputs: mpsc::Sender<Input>, committed: Arc<AtomicI64>) {
+/// Gives the core its ticks, and tells it what was stored and sent since the last one.
+async fn tick(inputs: mpsc::Sender<Input>, done: Arc<Done>) {
     let mut interval = tokio::time::interval(TICK_INTERVAL);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut told = committed.load(Ordering::Acquire);
+    let (mut stored, mut through) = (done.stored_through(), done.through());
     loop {
         interval.tick().await;
-        let now_committed = committed.load(Ordering::Acquire);
-        if now_committed > told {
-            told = now_committed;
-            if inputs.send(Input::Released(told)).await.is_err() {
+        let (now_stored, now_through) = (done.stored_through(), done.through());
+        let mut told = Vec::with_capacity(3);
+        if now_stored > stored {
+            stored = now_stored;
+            told.push(Input::Stored(stored));
+        }
+        if now_through > through {
+            through = now_through;
+            told.push(Input::Released(through));
+        }
+        told.push(Input::Tick);
+        for input in told {
+            if inputs.send(input).await.is_err() {
                 return;
             }
-        }
-        if inputs.send(Input::Tick).await.is_err() {
-            return;
         }
     }
 }
@@ -389,7 +386,29 @@ async fn tick(inputs: mpsc::Sender<Input>, committed: Arc<AtomicI64>) {
 impl Handle {
     /// Says that every table has committed the releases through `sequence`. Their part of the log may go.
     pub fn committed(&self, sequence: i64) {
-        self.committed.fetch_max(sequence, Ordering::AcqRel);
+        if let Some(committed) = &self.done.committed {
+            committed.fetch_max(sequence, Ordering::AcqRel);
+        }
+    }
+
+    /// Puts other policies in force, for undecided traces too; see [`Reloaded`] for what it costs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Sampler`] for a configuration that [`sampler::Sampler::new`] refuses: the policies of before stay in force.
+    /// [`Error::ThreadEnded`] after a shutdown.
+    pub async fn reload(&self, sampler: sampler::Config) -> Result<Reloaded> {
+        let inputs = {
+            let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+            running.as_ref().map(|running| running.inputs.clone())
+        };
+        let ended = || Error::ThreadEnded { name: "ingest" };
+        let inputs = inputs.ok_or_else(ended)?;
+        let (reply, replied) = oneshot::channel();
+        let sent = inputs.send(Input::Reload(Box::new(sampler), reply)).await;
+        sent.map_err(|_| ended())?;
+        drop(inputs);
+        replied.await.map_err(|_| ended())?.map_err(Error::Sampler)
     }
 
     /// Whether exports can be taken.
@@ -424,6 +443,7 @@ impl Handle {
             ticker,
             inputs,
             threads,
+            exporters,
         }) = running
         else {
             return Ok(());
@@ -437,17 +457,23 @@ impl Handle {
         }
         self.gate.stop();
         ticker.abort();
-        let told = self.committed.load(Ordering::Acquire);
+        let told = self.done.through();
         let ended = |_| Error::ThreadEnded { name: "ingest" };
         inputs.send(Input::Released(told)).await.map_err(ended)?;
         inputs.send(Input::Shutdown).await.map_err(ended)?;
         drop(inputs);
-        for (name, thread) in threads {
-            let joined = task::spawn_blocking(move || thread.join()).await;
-            if !matches!(joined, Ok(Ok(()))) {
-                return Err(Error::ThreadEnded { name });
-            }
-        }
-        Ok(())
+        join(threads).await?;
+        self.done.queue.close();
+        join(exporters).await
     }
+}
+
+async fn join(threads: Vec<Joined>) -> Result<()> {
+    for (name, thread) in threads {
+        let joined = task::spawn_blocking(move || thread.join()).await;
+        if !matches!(joined, Ok(Ok(()))) {
+            return Err(Error::ThreadEnded { name });
+        }
+    }
+    Ok(())
 }

@@ -22,10 +22,11 @@ mod log;
 mod names;
 mod pressure;
 mod recovery;
+mod reload;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, mem, sync::Arc};
 
 use bytes::Bytes;
 use otlp::{export::Signal, span::SpanSummary};
@@ -46,8 +47,10 @@ use crate::{
 
 use self::{
     backlog::Backlog, carry::Carrying, index::Source, log::refusal, names::Names,
-    pressure::Reminder, recovery::DecidedAgain,
+    pressure::Reminder, recovery::DecidedAgain, reload::ReloadReply,
 };
+
+pub use self::reload::Reloaded;
 
 /// Says whether a span describes a request to an engine, from its summary, scope and span bytes.
 pub type IsRequest = fn(&SpanSummary<'_>, scope: &[u8], span: &[u8]) -> bool;
@@ -86,8 +89,12 @@ pub(crate) enum Input {
     Tick,
     /// The sync that an effect asked for has ended.
     Synced(Result<(), wal::Error>),
-    /// All tables have committed the releases through this sequence.
+    /// All tables have committed the releases through this sequence, and exporters have sent them.
     Released(i64),
+    /// All tables have committed the releases through this sequence.
+    Stored(i64),
+    /// Other policies are in force from now on.
+    Reload(Box<sampler::Config>, ReloadReply),
     /// Nothing arrives any more.
     Shutdown,
 }
@@ -101,6 +108,8 @@ pub(crate) enum Effect<D: Disk = RealDisk> {
     Release(Plan),
     /// Sync the log on another thread, then give [`Input::Synced`].
     Sync(SyncHandle<D>),
+    /// Say what became of a reload.
+    Reloaded(ReloadReply, Result<Reloaded, sampler::Error>),
     /// The log is synced and nothing more will come.
     Stopped,
 }
@@ -118,6 +127,8 @@ pub(crate) struct Settings {
     pub(crate) release_backlog_spans_max: u64,
     pub(crate) shutdown: Shutdown,
     pub(crate) is_request: IsRequest,
+    /// Are there exporters, for which kept spans are listed in the log?
+    pub(crate) is_exporting: bool,
 }
 
 /// The core.
@@ -152,6 +163,8 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     unsynced: VecDeque<(Position, Plan)>,
     /// Recorded, not committed; in order.
     uncommitted: VecDeque<Uncommitted>,
+    /// Storage has committed the releases through this one, exporters may be behind; `i64::MAX` without storage.
+    stored: i64,
     /// What of it is to be stored.
     backlog: Backlog,
     /// Carried forward, and still held at their old places; in order.
@@ -163,6 +176,8 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     full_warning: Reminder,
     early_warning: Reminder,
     is_stopped: bool,
+    /// Undecided, but a reload could not read them back; the intake is closed then.
+    n_spans_unread: u64,
     /// Only while replaying.
     decided_again: DecidedAgain,
 }
@@ -213,6 +228,7 @@ impl<D: Disk> Ingest<D> {
             last_decision: None,
             unsynced: VecDeque::new(),
             uncommitted: VecDeque::new(),
+            stored: 0,
             backlog,
             carrying: VecDeque::new(),
             carrying_holds: Holds::default(),
@@ -221,6 +237,7 @@ impl<D: Disk> Ingest<D> {
             full_warning: Reminder::default(),
             early_warning: Reminder::default(),
             is_stopped: false,
+            n_spans_unread: 0,
             decided_again: DecidedAgain::default(),
         }
     }
@@ -251,6 +268,16 @@ impl<D: Disk> Ingest<D> {
                 self.settle(effects);
                 self.commit(sequence);
                 self.delete_committed();
+                self.refresh();
+            }
+            Input::Reload(config, reply) => {
+                self.settle(effects);
+                let reloaded = self.reload(&config);
+                effects(Effect::Reloaded(reply, reloaded));
+                self.refresh();
+            }
+            Input::Stored(sequence) => {
+                self.store(sequence);
                 self.refresh();
             }
             Input::Shutdown => {
@@ -364,19 +391,33 @@ impl<D: Disk> Ingest<D> {
         (self.wal.flushed_position(), outcome)
     }
 
-    /// Takes what storage has committed.
+    /// Takes what storage has committed and exporters have sent.
     fn commit(&mut self, sequence: i64) {
-        let (mut n_rows, mut since_unix_nano) = (0_u64, 0);
+        self.store(sequence);
         while let Some(release) = self
             .uncommitted
             .pop_front_if(|release| release.sequence <= sequence)
         {
             self.decided.remove(&release.segments);
-            n_rows = n_rows.saturating_add(release.n_rows);
-            since_unix_nano = release.recorded_unix_nano;
             let committed = u64::try_from(release.sequence).unwrap_or_default();
             metrics::set(&self.metrics.committed_sequence, committed);
         }
+    }
+
+    /// Takes what storage has committed; exporters may need it still.
+    fn store(&mut self, sequence: i64) {
+        let (mut n_rows, mut since_unix_nano) = (0_u64, 0);
+        let first = self
+            .uncommitted
+            .partition_point(|release| release.sequence <= self.stored);
+        for release in self.uncommitted.range_mut(first..) {
+            if release.sequence > sequence {
+                break;
+            }
+            n_rows = n_rows.saturating_add(mem::take(&mut release.n_rows));
+            since_unix_nano = release.recorded_unix_nano;
+        }
+        self.stored = self.stored.max(sequence);
         if n_rows > 0 {
             self.backlog
                 .remove_committed(n_rows, since_unix_nano, self.now_unix_nano);

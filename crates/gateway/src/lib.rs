@@ -1,10 +1,10 @@
 //! The gateway: OTLP comes in, is in the log before it is acknowledged, is decided per trace, and goes on
-//! as releases.
+//! as releases to storage and through exporters to other backends.
 //!
 //! The route, in the order of the modules: `server` accepts connections and `connection` serves each, `grpc` and `http` read bodies
 //! (`body`, `admission`) into the shared edge (`receive`), which checks them and hands them to the intake
 //! core (`ingest`). The core appends, acknowledges, indexes, decides; `release` reads decided traces back
-//! from the log. `status` says what a sender is told, `record` what the log holds, `metrics` what
+//! from the log. [`scrape`] says what is scraped, and when; nothing runs it yet. `status` says what a sender is told, `record` what the log holds, `metrics` what
 //! operators see.
 //!
 //! It does not know Delta or SQL, and not what a request span is: that is given as [`IsRequest`].
@@ -31,10 +31,15 @@ mod holds;
 mod ingest;
 mod record;
 mod release;
+mod replay;
 mod threads;
 
-#[cfg(feature = "testing")]
+pub mod export;
+
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
+
+pub mod scrape;
 
 mod clock;
 mod config;
@@ -49,7 +54,7 @@ pub use crate::{
     },
     error::{Error, Result},
     gateway::{Handle, Health, Start, start},
-    ingest::IsRequest,
+    ingest::{IsRequest, Reloaded},
     metrics::{Amount, Conservation, Metrics},
     progress::Progress,
     release::{Record, Release, ReleasedLate, ReleasedSpan, ReleasedTrace},

@@ -23,7 +23,12 @@ use sampler::{Decided, Decision, LinkCounts, PolicyCounts, Sampler, Stats};
 use tonic::Code;
 use transport::HandshakeFailures;
 
-use crate::status::{Refusal, RefusedReason};
+use crate::{
+    export::Exporting,
+    status::{Refusal, RefusedReason},
+};
+
+pub(crate) use self::text::Text;
 
 /// How an export came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,6 +202,7 @@ pub struct Metrics {
     pub(crate) connections_refused: AtomicU64,
     handshakes_failed: [HandshakeFailures; 2],
     is_unhealthy: AtomicU64,
+    pub(crate) exporting: Exporting,
 }
 
 impl Metrics {
@@ -327,12 +333,16 @@ impl Metrics {
     /// Takes over what the policies have said.
     pub(crate) fn set_policies(&self, sampler: &Sampler) {
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
-        if policies.is_empty() {
-            let counts = sampler.policy_counts();
-            policies.extend(counts.map(|(name, counts)| (Box::from(name), counts)));
-        } else {
-            for (known, (_, counts)) in policies.iter_mut().zip(sampler.policy_counts()) {
-                known.1 = counts;
+        for (place, (name, counts)) in sampler.policy_counts().enumerate() {
+            // One that a reload has removed keeps its line, so that no counter disappears.
+            let is_here = policies.get(place).is_some_and(|known| *known.0 == *name);
+            let known = match is_here {
+                true => Some(place),
+                false => policies.iter().position(|known| *known.0 == *name),
+            };
+            match known.and_then(|place| policies.get_mut(place)) {
+                Some(known) => known.1 = counts,
+                None => policies.push((Box::from(name), counts)),
             }
         }
     }

@@ -15,6 +15,14 @@
 //! sequence  kind u8 (6)             nothing new: the decision record that held it may be deleted
 //!           sequence i64            the last release sequence
 //!
+//! kept      kind u8 (7)             spans that a release keeps; only where there are exporters, before the decision
+//!           sequence i64            of the release; one whose decision does not follow counts for nothing
+//!           previous u64            position of the part before this one, 0 for none
+//!           n_spans u64             of the release, through this part
+//!           n_bytes u64             of the spans of its kept traces
+//!           n_handles u32           at most 65,536
+//!             position u64, offset u32, flags u8 (2 and 4 as of a trace), threshold u64 (only with flag 2)
+//!
 //! decision  kind u8 (4)
 //!           sequence i64            release sequence: from 1, without gaps
 //!           decided_unix_nano u64
@@ -39,6 +47,8 @@
 //! followed may be gone with its segment, and without the handle it would start a trace of its own. The same
 //! holds for a copy of a span of a decided trace.
 
+mod kept;
+
 use std::{sync::Arc, time::Duration};
 
 use otlp::{
@@ -47,12 +57,15 @@ use otlp::{
 };
 use sampler::{Decision, SpanHandle, Threshold, ThresholdChange, Trigger};
 
+pub(crate) use self::kept::{KEPT_PER_RECORD_MAX, Kept, KeptSpan};
+
 /// Bytes before the body of an export.
 pub(crate) const EXPORT_HEADER_BYTES: usize = 9;
 
 const KIND_DECISION: u8 = 4;
 const KIND_CARRIED: u8 = 5;
 const KIND_SEQUENCE: u8 = 6;
+const KIND_KEPT: u8 = 7;
 const NO_POLICY: u16 = u16::MAX;
 
 const HAS_ADJUSTED_COUNT: u8 = 1;
@@ -126,6 +139,7 @@ pub(crate) enum Record<'a> {
     },
     /// The last release sequence.
     Sequence(i64),
+    Kept(Kept),
 }
 
 /// What one release decided.
@@ -186,6 +200,7 @@ impl<'a> Record<'a> {
             2 => Signal::Metrics,
             3 => Signal::Logs,
             KIND_DECISION => return DecisionRecord::read(reader).map(Record::Decision),
+            KIND_KEPT => return Kept::read(reader).map(Record::Kept),
             KIND_CARRIED => {
                 let received_unix_nano = u64::from_le_bytes(reader.array()?);
                 let body = reader.bytes;
@@ -258,15 +273,9 @@ impl DecisionRecord {
             out.push(trigger_code(trace.trigger));
             out.extend(policy_idx(&trace.policy).unwrap_or(NO_POLICY).to_le_bytes());
             let has_count = u8::from(trace.adjusted_count.is_some()) * HAS_ADJUSTED_COUNT;
-            out.push(match trace.threshold {
-                ThresholdChange::Unchanged => has_count,
-                ThresholdChange::RaisedTo(_) => has_count | RAISES_THRESHOLD,
-                ThresholdChange::Erased => has_count | ERASES_THRESHOLD,
-            });
+            out.push(has_count | threshold_flag(trace.threshold));
             out.extend(trace.adjusted_count.unwrap_or_default().to_le_bytes());
-            if let ThresholdChange::RaisedTo(threshold) = trace.threshold {
-                out.extend(threshold.bits().to_le_bytes());
-            }
+            write_threshold(trace.threshold, out);
         }
         out.extend(count(self.late.len()));
         for late in &self.late {
@@ -370,6 +379,20 @@ fn decision(code: u8) -> Result<Decision, &'static str> {
     all.into_iter()
         .find(|decision| decision_code(*decision) == code)
         .ok_or("holds an unknown decision")
+}
+
+fn threshold_flag(change: ThresholdChange) -> u8 {
+    match change {
+        ThresholdChange::Unchanged => 0,
+        ThresholdChange::RaisedTo(_) => RAISES_THRESHOLD,
+        ThresholdChange::Erased => ERASES_THRESHOLD,
+    }
+}
+
+fn write_threshold(change: ThresholdChange, out: &mut Vec<u8>) {
+    if let ThresholdChange::RaisedTo(threshold) = change {
+        out.extend(threshold.bits().to_le_bytes());
+    }
 }
 
 fn trigger_code(trigger: Trigger) -> u8 {

@@ -128,7 +128,7 @@ impl ReleasedSpan {
 }
 
 /// The span with the `tracestate` that is true of it now; `None` where that is the one it has.
-fn restate(span: &[u8], change: ThresholdChange) -> Option<Arc<[u8]>> {
+pub(crate) fn restate(span: &[u8], change: ThresholdChange) -> Option<Arc<[u8]>> {
     if change == ThresholdChange::Unchanged {
         return None;
     }
@@ -167,6 +167,18 @@ pub(crate) struct Plan {
     pub(crate) decided_unix_nano: u64,
     pub(crate) traces: Vec<PlannedTrace>,
     pub(crate) late: Vec<LateSpan>,
+    /// For the exporters.
+    pub(crate) kept: Option<KeptList>,
+}
+
+/// Where the spans are listed that a release keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeptList {
+    /// Of the last part of the list.
+    pub(crate) position: Position,
+    pub(crate) n_spans: u64,
+    /// Of the spans of kept traces; late ones are not counted.
+    pub(crate) n_bytes: u64,
 }
 
 /// A decided trace with the names that the sampler knows.
@@ -333,7 +345,9 @@ impl<D: Disk> Releaser<D> {
                 bytes,
                 received_unix_nano,
             }),
-            Ok(record::Record::Decision(_) | record::Record::Sequence(_)) => Err(Error::Record {
+            Ok(
+                record::Record::Decision(_) | record::Record::Sequence(_) | record::Record::Kept(_),
+            ) => Err(Error::Record {
                 position,
                 problem: "is a decision where an export was indexed",
             }),

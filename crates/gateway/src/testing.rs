@@ -1,6 +1,7 @@
 //! The intake core without network and threads (feature `testing`): at once for measurements ([`Core`]),
 //! one step at a time for simulations ([`Stepped`]).
 
+mod backend;
 mod stepped;
 
 use std::{
@@ -26,6 +27,7 @@ use crate::{
     status::Refusal,
 };
 
+pub use self::backend::{Answer as BackendAnswer, Backend, Received};
 pub use self::stepped::{Answer, Setup, Stepped, Ticket};
 
 /// The core over a real log. Releases are committed at once, unread.
@@ -52,7 +54,7 @@ impl Core {
         let gate = Arc::new(Gate::default());
         let settings = unlimited(is_request);
         let mut ingest = open(log, RealDisk, sampler, settings, &metrics, &gate)?;
-        ingest.recover(0, &Progress::default(), &mut |_| {})?;
+        ingest.recover(Some(0), &Progress::default(), &mut |_| {})?;
         Ok(Core {
             ingest,
             metrics,
@@ -96,7 +98,7 @@ impl Core {
                     self.apply(Input::Released(plan.sequence), now_unix_nano);
                 }
                 Effect::Sync(handle) => self.sync = Some(thread::spawn(move || handle.sync())),
-                Effect::Reply(..) | Effect::Stopped => {}
+                Effect::Reply(..) | Effect::Reloaded(..) | Effect::Stopped => {}
             }
         }
     }
@@ -116,6 +118,7 @@ fn unlimited(is_request: IsRequest) -> Settings {
         release_backlog_spans_max: u64::MAX,
         shutdown: Shutdown::Keep,
         is_request,
+        is_exporting: false,
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
     admission::Gate,
     clock::Clock,
     error::{self, Error, Result},
+    export::Queue,
     ingest::{Effect, Ingest, Input},
     metrics::Metrics,
     release::{Plan, Release, Releaser},
@@ -23,25 +24,53 @@ use crate::{
 /// The channel of plans is unbounded on purpose: a plan is handles only, and the intake refuses exports
 /// when too many decided spans wait (`intake.release_backlog_spans_max`). The ingest thread never waits
 /// for storage.
+///
+/// Exporters are told no more than where a release is in the log: one that is behind takes no memory for it.
 #[derive(Debug)]
 pub(crate) struct Outlets {
-    pub(crate) plans: std_mpsc::Sender<Plan>,
-    pub(crate) syncs: std_mpsc::Sender<SyncHandle>,
+    plans: std_mpsc::Sender<Plan>,
+    syncs: std_mpsc::Sender<SyncHandle>,
+    /// The last release that the tables have; `None`: nothing is for tables.
+    pub(crate) stored_through: Option<i64>,
+    pub(crate) queue: Arc<Queue>,
 }
 
 impl Outlets {
+    /// For no tables and no exporters yet.
+    pub(crate) fn new(
+        plans: std_mpsc::Sender<Plan>,
+        syncs: std_mpsc::Sender<SyncHandle>,
+    ) -> Outlets {
+        Outlets {
+            plans,
+            syncs,
+            stored_through: None,
+            queue: Arc::new(Queue::new(Vec::new())),
+        }
+    }
+
     pub(crate) fn perform(&self, effect: Effect) {
         match effect {
             // A sender that has left will send again.
             Effect::Reply(reply, outcome) => {
                 reply.send(outcome).ok();
             }
-            // A thread that has ended has closed the gate (see `spawn`).
             Effect::Release(plan) => {
-                self.plans.send(plan).ok();
+                self.queue.push(plan.sequence, plan.kept);
+                if self
+                    .stored_through
+                    .is_some_and(|through| plan.sequence > through)
+                {
+                    // A thread that has ended has closed the gate (see `spawn`).
+                    self.plans.send(plan).ok();
+                }
             }
             Effect::Sync(handle) => {
                 self.syncs.send(handle).ok();
+            }
+            // As with a sender.
+            Effect::Reloaded(reply, reloaded) => {
+                reply.send(reloaded).ok();
             }
             Effect::Stopped => {}
         }

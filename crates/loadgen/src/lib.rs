@@ -1,6 +1,7 @@
 //! Traffic for a receiver: generated or captured export requests, sent over real OTLP.
 //!
-//! In reading order: [`traffic`] makes deterministic LLM traces, [`capture`] reads recorded export
+//! In reading order: [`traffic`] makes deterministic LLM traces, [`fleet`] those of a simulated fleet whose requests
+//! get in each other's way, with its metrics, placements and the truth; [`capture`] reads recorded export
 //! requests from files, [`client`] sends either over gRPC, HTTP with protobuf or HTTP with JSON and
 //! retries as OTLP asks.
 //!
@@ -9,6 +10,7 @@
 
 pub mod capture;
 pub mod client;
+pub mod fleet;
 pub mod traffic;
 
 mod error;

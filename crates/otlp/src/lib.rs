@@ -2,8 +2,9 @@
 //!
 //! Bytes stay bytes: an export request is checked once ([`export::check`]), then walked span by
 //! span ([`export::spans`]), and of each span only what is asked for is read ([`span`],
-//! [`attribute`]). None of that allocates. JSON is turned into protobuf bytes at the door
-//! ([`json`]), so that there is one representation behind it.
+//! [`attribute`]); points of metrics likewise ([`metrics`]). None of that allocates. JSON and the text
+//! of Prometheus scrapes are turned into protobuf bytes at the door ([`json`], [`prometheus`]), so that
+//! there is one representation behind it.
 //!
 //! Does not know files, time, the network or Arrow. No bytes make it panic, recurse without bound
 //! or work longer than a constant per byte.
@@ -25,6 +26,10 @@ pub mod base64;
 pub mod encode;
 
 pub mod scope;
+
+pub mod metrics;
+
+pub mod prometheus;
 
 pub mod json;
 

@@ -1,8 +1,11 @@
-//! What a receiver answers: export responses and `google.rpc.Status`, in protobuf and JSON.
+//! What a receiver answers, and how a sender reads it: export responses and `google.rpc.Status`, in protobuf and JSON.
 //!
 //! Response and error go in the encoding of the request (OTLP specification, "OTLP/HTTP Response").
 //! `partial_success` is left unset when everything was accepted ("Full Success"). Texts are cut to
 //! [`MESSAGE_BYTES_MAX`], far below the 4 MiB that clients accept.
+
+mod read;
+mod retry_after;
 
 use std::time::Duration;
 
@@ -11,6 +14,9 @@ use crate::{
     export::Signal,
     json::write::{push_fmt, push_string},
 };
+
+pub use read::{Reply, RpcStatus, printable, read_export_response, read_status};
+pub use retry_after::retry_after;
 
 /// Longest text in a reply; cut at a character boundary.
 pub const MESSAGE_BYTES_MAX: usize = 4096;

@@ -8,7 +8,7 @@ mod exercise;
 mod values;
 
 pub use build::{Export, trace};
-pub use exercise::{exercise_json, exercise_traces};
+pub use exercise::{exercise_json, exercise_metrics, exercise_prometheus, exercise_traces};
 pub use values::AnyValue;
 
 use std::time::Duration;

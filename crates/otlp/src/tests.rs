@@ -4,6 +4,7 @@ mod agreement;
 mod arbitrary;
 mod cases;
 mod corpus;
+mod metrics;
 mod payloads;
 
 use std::path::{Path, PathBuf};

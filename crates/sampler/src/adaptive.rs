@@ -97,6 +97,13 @@ impl Adaptive {
         }
     }
 
+    /// Goes on with the rates of the same policy before a reload.
+    pub(crate) fn go_on(&mut self, before: &mut Self) {
+        std::mem::swap(self, before);
+        // The places of its keys may be others.
+        std::mem::swap(&mut self.settings, &mut before.settings);
+    }
+
     /// Counts a trace; what it has to pass is then [`Self::threshold`].
     pub(crate) fn count(&mut self, hashes: &KeyHashes, now_unix_nano: u64) {
         // A clock that was set back begins the interval anew.

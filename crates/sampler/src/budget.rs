@@ -198,6 +198,12 @@ impl Rounds {
         })
     }
 
+    /// Goes on with what the same budget has left before a reload.
+    pub(crate) fn go_on(&mut self, before: &mut Self) {
+        std::mem::swap(&mut self.bucket, &mut before.bucket);
+        self.next_unix_nano = before.next_unix_nano;
+    }
+
     /// Is it time for a round? A clock that was set back counts as time passed.
     pub(crate) fn begins(&mut self, now_unix_nano: u64) -> bool {
         let after = now_unix_nano.saturating_add(ROUND_NANOS);

@@ -69,6 +69,20 @@ impl DecidedTraces {
         }
     }
 
+    /// Remembers what another memory does, as far as there is room.
+    pub(crate) fn take_over(&mut self, before: Self) {
+        let Self {
+            sampled,
+            non_sampled,
+            recent,
+        } = before;
+        for cache in [sampled, non_sampled, recent].into_iter().flatten() {
+            for entry in cache.oldest_first() {
+                self.remember(entry.trace_id, entry.remembered);
+            }
+        }
+    }
+
     pub(crate) fn remember(&mut self, trace_id: TraceId, remembered: Remembered) {
         let own = match remembered.decision {
             Decision::Sampled => &mut self.sampled,
@@ -169,6 +183,11 @@ impl Cache {
             slot = self.next_slot(slot);
         }
         self.index[slot] = u32::try_from(position + 1).unwrap_or(0);
+    }
+
+    fn oldest_first(&self) -> impl Iterator<Item = &Entry> {
+        let (young, old) = self.ring.split_at(self.oldest);
+        old.iter().chain(young)
     }
 
     fn choose_victim(&mut self) -> usize {

@@ -150,6 +150,12 @@ pub enum Error {
         /// [`crate::ATOMS_MAX`].
         limit: usize,
     },
+    /// More names of policies than there are numbers for, which only many reloads can bring about.
+    #[error("policies have had more than {limit} names since the start: restart to use these")]
+    TooManyNames {
+        /// How many there can be.
+        limit: usize,
+    },
     /// A top-level value outside its range.
     #[error("`{key}` {problem}")]
     KeyValue {
@@ -188,6 +194,7 @@ impl Error {
             | Self::TooManyAtoms { policy, .. } => policy,
             Self::NoPolicies
             | Self::TooManyPolicies { .. }
+            | Self::TooManyNames { .. }
             | Self::KeyValue { .. }
             | Self::Resource { .. } => return None,
         };

@@ -97,7 +97,7 @@ pub use crate::policy::{
     RateAllocation, RateLimiting, SpanCount, SqlCondition, StatusCodes, StringAttribute,
     TraceState,
 };
-pub use crate::sampler::{ResourceFacts, Sampler, Stats};
+pub use crate::sampler::{ResourceFacts, Sampler, Stats, Undecided};
 pub use crate::services::{SERVICES_MAX, ServiceId};
 pub use crate::spans::PendingSpan;
 pub use crate::sql::{SQL_COLUMNS, SqlProblem};

@@ -396,6 +396,14 @@ impl PendingTraces {
         trace
     }
 
+    /// All undecided traces, taken out, in no order.
+    pub(crate) fn into_traces(self) -> impl Iterator<Item = Trace> {
+        let Self {
+            by_id, mut traces, ..
+        } = self;
+        by_id.into_values().map(move |slot| traces.take(slot))
+    }
+
     /// Of the traces themselves, without room for more.
     pub(crate) fn used_bytes(&self) -> usize {
         self.len() * (size_of::<Trace>() + size_of::<(TraceId, Slot)>())

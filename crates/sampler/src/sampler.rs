@@ -2,6 +2,7 @@
 
 mod due;
 mod on_arrival;
+mod reload;
 mod replay;
 mod report;
 mod rounds;
@@ -9,6 +10,8 @@ mod rounds;
 use otlp::attribute::{self, Value};
 use otlp::span::{SpanSummary, StatusCode};
 use otlp::{SpanId, TraceId};
+
+pub use self::reload::Undecided;
 
 use self::on_arrival::judge_batch;
 use crate::adaptive::KeyHashes;
@@ -34,10 +37,12 @@ use crate::verdict::{Evidence, Judged, Judgement, Policies};
 /// effect, and from [`Self::apply`], which repeats recorded ones.
 #[derive(Debug)]
 pub struct Sampler {
+    /// As it was given.
+    config: Config,
     policies: Policies,
     /// Of the budget, if there is one.
     rounds: Option<Rounds>,
-    /// Names by [`crate::PolicyIndex`]: the configured ones, then those that only recorded decisions name.
+    /// Names by [`crate::PolicyIndex`]; a number keeps its name through reloads.
     policy_names: Vec<Box<str>>,
     services: Services,
     pending: PendingTraces,
@@ -117,6 +122,7 @@ impl Sampler {
             .map(|policy| policy.name.as_str().into())
             .collect();
         Ok(Self {
+            config: config.clone(),
             policies,
             rounds,
             policy_names,

@@ -117,6 +117,8 @@ pub(crate) struct Policies {
     pub(crate) atoms: Atoms,
     /// In file order.
     pub(crate) tests: Vec<Test>,
+    /// What each is credited by.
+    numbers: Vec<PolicyIndex>,
     /// Positions in `tests` in the order of asking.
     pub(crate) order: Vec<usize>,
     pub(crate) sample_on_first_match: bool,
@@ -149,6 +151,7 @@ impl Policies {
             atoms: atoms.build(),
             order: [drops, others].concat(),
             counts: vec![PolicyCounts::default(); tests.len()],
+            numbers: (0..tests.len()).map(policy_index).collect(),
             tests,
             sample_on_first_match: config.sample_on_first_match,
             classes,
@@ -156,8 +159,21 @@ impl Policies {
     }
 
     /// What each policy has said so far, in file order.
-    pub(crate) fn counts(&self) -> &[PolicyCounts] {
-        &self.counts
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (PolicyIndex, PolicyCounts)> {
+        let numbers = self.numbers.iter().copied();
+        numbers.zip(self.counts.iter().copied())
+    }
+
+    /// Gives the policies other numbers, in file order.
+    pub(crate) fn renumber(&mut self, numbers: Vec<PolicyIndex>) {
+        self.numbers = numbers;
+    }
+
+    /// The policy at this place of the file, and what it has said so far.
+    pub(crate) fn at(&mut self, position: usize) -> Option<(&mut Test, &mut PolicyCounts)> {
+        self.tests
+            .get_mut(position)
+            .zip(self.counts.get_mut(position))
     }
 
     /// Of a policy that has no budget and cannot fail: whether it matches. Nothing is counted.
@@ -175,7 +191,7 @@ impl Policies {
         let mut first = Firsts::default();
         let mut class = Class::MAX;
         for position in &self.order {
-            let policy = policy_index(*position);
+            let policy = self.numbers[*position];
             let verdict = self.tests[*position].verdict(&evidence);
             self.counts[*position].note(verdict);
             match verdict {
@@ -209,7 +225,7 @@ impl Policies {
     pub(crate) fn judge_on_arrival(&mut self, evidence: Evidence<'_>) -> OnArrival {
         let mut may_be_dropped = false;
         for position in &self.order {
-            let policy = policy_index(*position);
+            let policy = self.numbers[*position];
             let test = &mut self.tests[*position];
             let is_drop = matches!(test, Test::Drop(_));
             let verdict = test.verdict(&evidence);

@@ -16,6 +16,13 @@ pub enum Error {
         #[source]
         source: otlp::Error,
     },
+    /// The bytes are not a metrics export that `otlp::export::check` accepts.
+    #[error("read a metrics export")]
+    Metrics {
+        /// What is wrong with it.
+        #[source]
+        source: otlp::Error,
+    },
     /// The batch holds as much as its 32-bit offsets safely carry: finish it first.
     #[error("batch of {n_rows} rows is full at {n_bytes} bytes")]
     Full {

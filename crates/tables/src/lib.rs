@@ -3,8 +3,8 @@
 //!
 //! [`Spec`] is the stored contract: names, types, meaning and layout of a table. [`spans`] reads
 //! spans straight from their bytes into Arrow builders and applies [`redact`] on the way;
-//! [`traces`] and [`requests`] take rows that others have computed. [`reference()`] prints the
-//! contract as Markdown.
+//! [`traces`] and [`requests`] take rows that others have computed; [`samples`] turns metrics exports
+//! into rows of GPUs and engines. [`reference()`] prints the contract as Markdown.
 //!
 //! Rules of every table: absence is NULL, never 0; times are `Timestamp(us, UTC)` beside a
 //! `*_unix_nano` integer where nanoseconds matter; ids are lower-case hex; units come last in a
@@ -19,8 +19,10 @@ mod reference;
 mod row;
 mod time;
 
+pub mod evidence;
 pub mod redact;
 pub mod requests;
+pub mod samples;
 pub mod spans;
 pub mod traces;
 
@@ -36,8 +38,14 @@ pub use spans::texts;
 pub const PARTITION: &str = "date";
 
 /// Every table that this crate defines.
-pub fn all() -> [&'static Spec; 3] {
-    [&spans::SPEC, &traces::SPEC, &requests::SPEC]
+pub fn all() -> [&'static Spec; 5] {
+    [
+        &spans::SPEC,
+        &traces::SPEC,
+        &requests::SPEC,
+        &samples::gpu::SPEC,
+        &samples::engine::SPEC,
+    ]
 }
 
 /// The table with this name.

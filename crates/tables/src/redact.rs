@@ -1,4 +1,6 @@
-//! What is removed and shortened before anything is stored.
+//! What is removed and shortened before anything is stored or passed on.
+//!
+//! For tables it happens while rows are built; requests to other backends are rewritten ([`Redaction::request`]).
 //!
 //! # Limits
 //!
@@ -33,6 +35,7 @@
 mod cut;
 mod keys;
 mod pattern;
+mod wire;
 
 use std::{borrow::Cow, sync::Arc};
 

@@ -34,13 +34,16 @@ fn write_table(spec: &Spec, page: &mut String) {
         format!("`{}`{order}", key.column)
     });
     let sort = sort.collect::<Vec<_>>().join(", ");
+    let bloom = match spec.bloom {
+        [] => "no bloom filters".to_owned(),
+        columns => format!("bloom filters on {}", quoted(columns)),
+    };
     page.push_str(&format!(
-        "## `{}`\n\n{}\n\nPartitioned by `{}`, sorted by {sort}, bloom filters on {}, file \
-         statistics on {}, kept {} days.\n\n",
+        "## `{}`\n\n{}\n\nPartitioned by `{}`, sorted by {sort}, {bloom}, file statistics on \
+         {}, kept {} days.\n\n",
         spec.name,
         spec.doc,
         crate::PARTITION,
-        quoted(spec.bloom),
         quoted(spec.stats),
         spec.retention_days,
     ));

@@ -62,7 +62,7 @@ fn spans_of_file(config: &Config, name: &str) -> RecordBatch {
 }
 
 /// One cell as text; NULL for none.
-fn cell(batch: &RecordBatch, row: usize, column: &str) -> String {
+pub(crate) fn cell(batch: &RecordBatch, row: usize, column: &str) -> String {
     let column = batch.column_by_name(column).unwrap();
     text(column.as_ref(), row)
 }
@@ -126,7 +126,7 @@ fn nested_field(batch: &RecordBatch, row: usize, column: &str, item: usize, fiel
 
 /// Compares cells of a row with their text.
 #[track_caller]
-fn check(batch: &RecordBatch, row: usize, expected: &[(&str, &str)]) {
+pub(crate) fn check(batch: &RecordBatch, row: usize, expected: &[(&str, &str)]) {
     for (column, text) in expected {
         assert_eq!(
             cell(batch, row, column),

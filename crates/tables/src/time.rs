@@ -14,6 +14,11 @@ pub(crate) fn nanos(unix_nano: u64) -> Option<i64> {
     i64::try_from(unix_nano).ok().filter(|nanos| *nanos != 0)
 }
 
+/// Can a measurement have this time? Not before 2000, and 64 bits hold it.
+pub(crate) fn is_plausible(unix_nano: u64) -> bool {
+    unix_nano >= PLAUSIBLE_MIN_UNIX_NANO && nanos(unix_nano).is_some()
+}
+
 /// Microseconds of [`nanos`], rounded down.
 pub(crate) fn micros(unix_nano: u64) -> Option<i64> {
     nanos(unix_nano).map(|nanos| nanos / NANOS_PER_MICRO)
@@ -32,7 +37,7 @@ pub(crate) fn minute(start_unix_nano: u64, fallback_unix_nano: u64) -> i64 {
 }
 
 fn placement_micros(start_unix_nano: u64, fallback_unix_nano: u64) -> i64 {
-    let plausible = |unix_nano| micros(unix_nano).filter(|_| unix_nano >= PLAUSIBLE_MIN_UNIX_NANO);
+    let plausible = |unix_nano| micros(unix_nano).filter(|_| is_plausible(unix_nano));
     plausible(start_unix_nano)
         .or_else(|| micros(fallback_unix_nano))
         .unwrap_or_default()

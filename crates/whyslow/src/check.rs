@@ -135,14 +135,7 @@ fn describe(name: &str, loaded: &Loaded) -> String {
     if let Some(budget) = &config.sampler.budget {
         line(format!("            {}", policy::describe_budget(budget)));
     }
-    line(format!("  redact    {}", redaction(&config.redact)));
-    line(format!(
-        "  store     Delta tables at {}, committed every {:?} or {}",
-        config.lake.path,
-        config.lake.commit_interval,
-        show::text::bytes(config.lake.commit_bytes)
-    ));
-    line(maintenance(&config.lake.maintenance));
+    destinations(config).into_iter().for_each(&mut line);
     match &config.query {
         Some(query) => line(format!(
             "  query     SQL, /healthz, /readyz and /metrics on http{}://{}{}",
@@ -178,21 +171,45 @@ fn asked(tls: Option<&ServerTls>, auth: Option<&Auth>) -> String {
     out
 }
 
+/// What is taken out, and where the rest goes.
+fn destinations(config: &config::Config) -> Vec<String> {
+    let elsewhere = match config.exporters.as_slice() {
+        [] => "",
+        _ if config.is_redacting => "; so for every exporter",
+        _ => "; other backends get spans as they came, because the pipeline has no `redact`",
+    };
+    let mut lines = vec![format!(
+        "  redact    {}{elsewhere}",
+        redaction(&config.redact)
+    )];
+    match &config.lake {
+        Some(lake) => {
+            lines.push(format!(
+                "  store     Delta tables at {}, committed every {:?} or {}",
+                lake.path,
+                lake.commit_interval,
+                show::text::bytes(lake.commit_bytes)
+            ));
+            lines.push(maintenance(&lake.maintenance));
+        }
+        None => lines.push("  store     nothing: the pipeline has no exporter `lake`".to_owned()),
+    }
+    for exporter in &config.exporters {
+        let words = exporter.describe();
+        lines.push(format!("  export    `{}`: {words}", exporter.id));
+    }
+    lines
+}
+
 fn maintenance(maintenance: &config::Maintenance) -> String {
     let when = if maintenance.interval.is_zero() {
         "only by `whyslow maintain`".to_owned()
     } else {
         format!("every {:?}", maintenance.interval)
     };
-    let days = maintenance.retention_days;
-    let kept = [
-        ("spans", days.spans),
-        ("traces", days.traces),
-        ("requests", days.requests),
-    ]
-    .map(|(table, days)| match days {
-        0 => format!("{table} for ever"),
-        days => format!("{table} {}", show::text::counted(days.into(), "day")),
+    let kept = tables::all().map(|spec| match maintenance.retention_days.of(spec) {
+        None => format!("{} for ever", spec.name),
+        Some(days) => format!("{} {}", spec.name, show::text::counted(days.into(), "day")),
     });
     format!("  maintain  {when}; keep {}", kept.join(", "))
 }
@@ -248,7 +265,7 @@ note: `processors::tail_sampling::policies[0]::probabilistic::sampling_percentag
     fn a_file_that_is_refused_for_something_else_is_read_as_far_as_it_goes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("collector.yaml");
-        std::fs::write(&path, PROCESSORS.replace("EXPORTER", "otlphttp")).unwrap();
+        std::fs::write(&path, PROCESSORS.replace("EXPORTER", "kafka")).unwrap();
         let error = config::load(Some(&path)).unwrap_err();
         let sections = config::review(Some(&path)).unwrap();
         assert_eq!(

@@ -19,7 +19,7 @@ use loadgen::client::{Client, Endpoint, Protocol};
 use otlp::TraceId;
 use otlp::export::Signal;
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, LakeExporter};
 use crate::serve::Service;
 use crate::show::progress::Progress;
 use crate::show::table::{CELL_CHARS_MAX, Table};
@@ -55,7 +55,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let capture = Capture::open(&[capture_folder(args.capture)?])?;
     let folder = tempfile::Builder::new().prefix("whyslow-demo-").tempdir()?;
     let config = configure(folder.path())?;
-    let tables = config.lake.path.clone();
+    let tables = config.lake.as_ref().map(|lake| lake.path.clone());
+    let tables = tables.context("the default pipeline stores")?;
     say("Starting Whyslow with its default pipeline on free ports ...")?;
     let service = Box::pin(Service::start(config)).await?;
     let (Some(grpc), Some(query)) = (service.gateway.grpc_addr, service.query_addr) else {
@@ -127,14 +128,21 @@ const DECISIONS: &str = "SELECT decision, policy, count(*) AS traces, \
 const SLOWEST_KEPT: &str = "SELECT trace_id FROM traces \
      WHERE decision = 'sampled' AND request_count > 0 ORDER BY duration_ns DESC LIMIT 1";
 
+fn engine(service: &Service) -> anyhow::Result<&Arc<query::Engine>> {
+    service.engine().context("the default pipeline stores")
+}
+
 /// The built-in default with free ports, its own folder, and waits of seconds: all spans are there
 /// at once, nobody has to wait for a batch processor.
 fn configure(folder: &Path) -> anyhow::Result<Config> {
     let mut config = config::load(None)?.config;
     let path = |name: &str| folder.join(name).display().to_string();
     config.log.directory = path("log");
-    config.lake.path = path("tables");
-    config.lake.commit_interval = Duration::from_secs(1);
+    config.lake = config.lake.map(|lake| LakeExporter {
+        path: path("tables"),
+        commit_interval: Duration::from_secs(1),
+        ..lake
+    });
     config.sampler.decision_wait = Duration::from_secs(2);
     config.sampler.trigger = None;
     let free = "127.0.0.1:0";
@@ -218,11 +226,11 @@ async fn wait_until_stored(service: &Service, begin: Instant) -> anyhow::Result<
 }
 
 async fn ask(service: &Service, sql: &str) -> anyhow::Result<Vec<RecordBatch>> {
-    Ok(service.engine.sql(sql).await?.try_collect().await?)
+    Ok(engine(service)?.sql(sql).await?.try_collect().await?)
 }
 
 async fn table(service: &Service, sql: &str) -> anyhow::Result<String> {
-    let answer = service.engine.answer(sql, None).await?;
+    let answer = engine(service)?.answer(sql, None).await?;
     let schema = Arc::clone(answer.schema());
     let batches: Vec<RecordBatch> = answer.try_collect().await?;
     Ok(Table::of_batches(&schema, &batches, CELL_CHARS_MAX)?.to_string())

@@ -40,7 +40,10 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
-    let mut exporter = config::load(args.config.as_deref())?.config.lake;
+    let exporter = config::load(args.config.as_deref())?.config.lake;
+    let mut exporter = exporter.context(
+        "the pipeline file has no exporter `lake`; give the file of a server that stores, or --data",
+    )?;
     if let Some(data) = args.data {
         exporter.path = data;
     }

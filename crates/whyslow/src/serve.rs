@@ -4,7 +4,10 @@
 //! OTLP -> gateway: receive, append to the log, acknowledge, index, decide, read back
 //!      -> store: rows of spans, traces, requests; visible to SQL at once
 //!      -> lake: Parquet and one Delta commit per table and interval -> the log may go
+//!      -> exporters: kept spans to other backends                  -> the log may go
 //! SQL  -> query: committed files and rows in memory
+//!
+//! Without the exporter `lake` there is no store, no lake and no SQL: a gateway in front of other backends.
 //!
 //! Beside the route: commits of others are looked for, and the tables maintained.
 //! ```
@@ -12,8 +15,10 @@
 //! Only three things flow backwards: the reply to the client, the release of the log after a commit,
 //! and backpressure.
 
+mod exporters;
 mod instance;
 mod ops;
+mod reload;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -26,7 +31,7 @@ use lake::{Lake, Location, Mode};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
-use crate::config::{self, Config, Warning};
+use crate::config::{self, Config, LakeExporter, Warning};
 use crate::maintain;
 use crate::store::Store;
 
@@ -38,11 +43,20 @@ const QUERY_GRACE: Duration = Duration::from_secs(5);
 
 /// Receive OTLP, decide which traces to keep, store them, answer SQL.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  whyslow serve\n  whyslow serve -c pipelines/local.yaml")]
+///
+/// SIGHUP reads the file again and puts its `tail_sampling` policies in force, for undecided traces too.
+/// A file that is refused changes nothing, and the log says why; other sections need a restart.
+#[command(
+    after_help = "Examples:\n  whyslow serve\n  whyslow serve -c pipelines/local.yaml\n  whyslow serve -c pipelines/local.yaml --watch"
+)]
 pub(crate) struct Args {
     /// Pipeline file; without one the built-in default runs, which `pipelines/local.yaml` spells out.
     #[arg(short, long, value_name = "FILE", env = "WHYSLOW_CONFIG")]
     pub(crate) config: Option<PathBuf>,
+
+    /// Look for changes of the file every two seconds, and do what SIGHUP does.
+    #[arg(long, requires = "config")]
+    watch: bool,
 }
 
 /// Runs until a signal.
@@ -51,6 +65,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     crate::start_log(&loaded.config.log_level.to_lowercase());
     tell(&loaded.warnings);
     let mut signals = Signals::listen()?;
+    // One that comes before the start is over is heard after it.
+    let hangups = signal(SignalKind::hangup()).context("listen for SIGHUP")?;
+    let running = loaded.config.clone();
     let deadline = loaded.config.gateway.intake.shutdown_deadline;
     let service = tokio::select! {
         started = Service::start(loaded.config) => started?,
@@ -59,7 +76,12 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         }
     };
     service.announce();
+    let gateway = service.gateway.clone();
+    let metrics = Arc::clone(&service.reloads);
+    let reloader = reload::Reloader::new(args.config, args.watch, running, gateway, metrics);
+    let reloads = tokio::spawn(reloader.run(hangups));
     signals.next().await;
+    reloads.abort();
     tracing::info!(
         ?deadline,
         "stopping: open requests finish, rows are committed"
@@ -91,14 +113,23 @@ pub(crate) fn tell(warnings: &[Warning]) {
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) gateway: Handle,
-    pub(crate) engine: Arc<query::Engine>,
     pub(crate) query_addr: Option<SocketAddr>,
     health_addr: Option<SocketAddr>,
-    tables: String,
+    /// `None`: nothing is stored here.
+    tables: Option<Tables>,
+    exporters: Vec<String>,
+    servers: Vec<ops::Server>,
+    reloads: Arc<reload::Metrics>,
+}
+
+/// What runs for the tables.
+#[derive(Debug)]
+struct Tables {
+    place: String,
+    engine: Arc<query::Engine>,
     store: JoinHandle<()>,
     refresher: JoinHandle<()>,
     maintainer: JoinHandle<()>,
-    servers: Vec<ops::Server>,
 }
 
 impl Service {
@@ -109,26 +140,29 @@ impl Service {
         let folder = wal::Folder::lock(log_directory, wal::RealDisk)
             .context("open the log (`extensions::write_ahead_log::directory`)")?;
         let instance = instance::read_or_create(log_directory)?;
-        let location = Location::parse(&config.lake.path)?;
-        let tables = location.root_url().to_string();
-        let lake = Lake::open(&location, &tables::all(), Mode::Create)
-            .await
-            .with_context(|| format!("open the tables at {tables}"))?;
-        let lake = Arc::new(lake);
 
         // 9. commit <- 7. tables, 8. correlate
-        let store = Store::open(&lake, &instance, config.lake.clone(), &config.redact).await?;
-        let store_metrics = store.metrics();
+        let stored = match &config.lake {
+            Some(exporter) => Some(open_tables(exporter, &instance, &config.redact).await?),
+            None => None,
+        };
+        let committed_through = stored.as_ref().map(|(_, store)| store.committed_through());
 
         // 10. query, before the rest: it answers, and says how far the replay is, while that runs
-        let engine_config = config.query.clone().unwrap_or_default();
-        let engine = Arc::new(query::Engine::new(Arc::clone(&lake), &engine_config)?);
-        let refresher = tokio::spawn(refresh(Arc::clone(&lake)));
-        let ops = ops::Ops::new(store_metrics);
-        let listeners = ops::listen(&config, &engine, &ops).await?;
+        let engine = match &stored {
+            Some((lake, _)) => {
+                let config = config.query.clone().unwrap_or_default();
+                Some(Arc::new(query::Engine::new(Arc::clone(lake), &config)?))
+            }
+            None => None,
+        };
+        let store_metrics = stored.as_ref().map(|(_, store)| store.metrics());
+        let ops = ops::Ops::new(store_metrics.unwrap_or_default());
+        let listeners = ops::listen(&config, engine.as_ref(), &ops).await?;
 
-        // 1. receive, 2. admit, 3. append, 4. index, 5. decide, 6. release
+        // 1. receive, 2. admit, 3. append, 4. index, 5. decide, 6. release, also to other backends
         let (gateway, releases) = gateway::start(Start {
+            exporters: exporters::open(&config)?,
             config: config.gateway,
             log: wal::Config {
                 segment_bytes: config.log.segment_bytes,
@@ -137,31 +171,46 @@ impl Service {
             folder: Some(folder),
             sampler: config.sampler,
             is_request: correlate::is_request_span,
-            committed_through: store.committed_through(),
+            committed_through,
             clock: Clock::system(),
             progress: Arc::clone(&ops.progress),
         })
         .await?;
         ops.started(gateway.clone());
-        let store = tokio::spawn(store.run(releases, gateway.clone()));
 
-        let maintainer = tokio::spawn(maintain::forever(
-            Arc::clone(&lake),
-            config.lake,
-            instance,
-            Arc::clone(&ops.maintenance),
-        ));
+        let tables = match (stored, engine, config.lake) {
+            (Some((lake, store)), Some(engine), Some(exporter)) => Some(Tables {
+                place: exporter.path.clone(),
+                engine,
+                store: tokio::spawn(store.run(releases, gateway.clone())),
+                refresher: tokio::spawn(refresh(Arc::clone(&lake))),
+                maintainer: tokio::spawn(maintain::forever(
+                    lake,
+                    exporter,
+                    instance,
+                    Arc::clone(&ops.maintenance),
+                )),
+            }),
+            _ => None,
+        };
         Ok(Self {
             gateway,
-            engine,
             query_addr: listeners.query_addr,
             health_addr: listeners.health_addr,
             tables,
-            store,
-            refresher,
-            maintainer,
+            exporters: config
+                .exporters
+                .into_iter()
+                .map(|exporter| exporter.id)
+                .collect(),
             servers: listeners.servers,
+            reloads: ops.reloads,
         })
+    }
+
+    /// What answers SQL; `None` where nothing is stored.
+    pub(crate) fn engine(&self) -> Option<&Arc<query::Engine>> {
+        self.tables.as_ref().map(|tables| &tables.engine)
     }
 
     /// Says where everything is.
@@ -173,7 +222,8 @@ impl Service {
             otlp_http = addr(self.gateway.http_addr),
             query = addr(self.query_addr),
             health_check = addr(self.health_addr),
-            tables = self.tables,
+            tables = self.tables.as_ref().map_or("none", |tables| &tables.place),
+            exporters = self.exporters.join(", "),
             "ready"
         );
     }
@@ -182,17 +232,35 @@ impl Service {
     /// handed on.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         let stopped = self.gateway.shutdown().await;
-        self.store
-            .await
-            .context("the exporter `lake` ended early")?;
-        self.refresher.abort();
-        // What it is in the middle of is safe to cut.
-        self.maintainer.abort();
+        if let Some(tables) = self.tables {
+            tables
+                .store
+                .await
+                .context("the exporter `lake` ended early")?;
+            tables.refresher.abort();
+            // What it is in the middle of is safe to cut.
+            tables.maintainer.abort();
+        }
         for server in self.servers {
             server.stop(QUERY_GRACE).await;
         }
         stopped.context("stop the gateway")
     }
+}
+
+/// Opens the tables, and what turns releases into their rows.
+async fn open_tables(
+    exporter: &LakeExporter,
+    instance: &str,
+    redact: &tables::redact::Config,
+) -> anyhow::Result<(Arc<Lake>, Store)> {
+    let location = Location::parse(&exporter.path)?;
+    let lake = Lake::open(&location, &tables::all(), Mode::Create)
+        .await
+        .with_context(|| format!("open the tables at {}", location.root_url()))?;
+    let lake = Arc::new(lake);
+    let store = Store::open(&lake, instance, exporter.clone(), redact).await?;
+    Ok((lake, store))
 }
 
 async fn refresh(lake: Arc<Lake>) {

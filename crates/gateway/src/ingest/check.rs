@@ -15,7 +15,10 @@ impl<D: Disk> Ingest<D> {
             .sum::<u64>();
         assert_eq!(
             self.pending.n_spans(),
-            stats.n_spans.saturating_add(self.late.len() as u64),
+            stats
+                .n_spans
+                .saturating_add(self.late.len() as u64)
+                .saturating_add(self.n_spans_unread),
             "each undecided span holds its segment"
         );
         let n_uncommitted = self

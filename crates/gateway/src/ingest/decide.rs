@@ -1,15 +1,15 @@
 //! Deciding: what is due becomes a decision record, then a release.
 
 use sampler::{Decided, Decision, PendingSpan};
-use wal::Disk;
+use wal::{Disk, Position};
 
 use crate::{
     config::SyncPolicy,
     holds::{SegmentCounter, SegmentCounts},
     ingest::{Effects, Ingest, Uncommitted, pressure},
     metrics,
-    record::{DecidedTrace, DecisionRecord, LateSpan},
-    release::{Plan, PlannedTrace},
+    record::{DecidedTrace, DecisionRecord, KEPT_PER_RECORD_MAX, Kept, KeptSpan, LateSpan},
+    release::{KeptList, Plan, PlannedTrace},
 };
 
 /// Traces of one release. Bounds the work between two inputs and what a release holds in memory.
@@ -85,16 +85,18 @@ impl<D: Disk> Ingest<D> {
         let mut bytes = Vec::new();
         record.write(&mut bytes);
         let is_synced_first = self.settings.sync == SyncPolicy::Always;
-        let appended = self.wal.append(&[&bytes]).and_then(|position| {
+        let kept = self.append_kept(sequence, n_traces, n_late);
+        let appended = kept.and_then(|kept| {
+            let position = self.wal.append(&[&bytes])?;
             if is_synced_first {
                 self.wal.sync()?;
             } else {
                 self.wal.flush()?;
             }
-            Ok(position)
+            Ok((position, kept))
         });
         match appended {
-            Ok(position) => {
+            Ok((position, kept)) => {
                 self.last_decision = Some(position);
                 let decided: Vec<Decided> = self.unrecorded.drain(..n_traces).collect();
                 let late: Vec<LateSpan> = self.late.drain(..n_late).collect();
@@ -104,7 +106,10 @@ impl<D: Disk> Ingest<D> {
                     self.metrics.count_decided(decided, policy);
                 }
                 self.metrics.set_policies(&self.sampler);
-                let plan = self.plan(sequence, now_unix_nano, decided, late);
+                let plan = Plan {
+                    kept,
+                    ..self.plan(sequence, now_unix_nano, decided, late)
+                };
                 self.unsynced.push_back((position, plan));
                 self.hand_on_synced(effects);
                 true
@@ -154,6 +159,8 @@ impl<D: Disk> Ingest<D> {
         self.backlog.add_decided(n_decided, n_rows, n_pending);
         let n_late = late.iter().filter(|late| late.is_released()).count();
         let n_rows = n_rows.saturating_add(n_late as u64);
+        // Where nothing is stored, nothing waits for it.
+        let n_rows = if sequence > self.stored { n_rows } else { 0 };
         self.backlog.add_waiting(n_rows);
         self.uncommitted.push_back(Uncommitted {
             sequence,
@@ -171,7 +178,61 @@ impl<D: Disk> Ingest<D> {
             decided_unix_nano,
             traces,
             late,
+            kept: None,
         }
+    }
+
+    /// Lists the spans that the next release keeps, for the exporters; nothing without exporters.
+    ///
+    /// The list stands in front of the decision record, so a decision that is in the log has its list. It is sorted
+    /// by place: so each export of the log is read once, and its spans share their resource.
+    fn append_kept(
+        &mut self,
+        sequence: i64,
+        n_traces: usize,
+        n_late: usize,
+    ) -> wal::Result<Option<KeptList>> {
+        if !self.settings.is_exporting {
+            return Ok(None);
+        }
+        let mut spans: Vec<KeptSpan> = Vec::new();
+        let mut n_bytes = 0_u64;
+        let traces = self.unrecorded.iter().take(n_traces);
+        for trace in traces.filter(|trace| trace.decision == Decision::Sampled) {
+            spans.extend(trace.spans.iter().map(|span| KeptSpan {
+                handle: span.handle,
+                threshold: trace.threshold,
+            }));
+            n_bytes = n_bytes.saturating_add(trace.summary.n_bytes);
+        }
+        let late = self.late.iter().take(n_late);
+        let late = late.filter(|late| late.decision == Decision::Sampled);
+        spans.extend(late.map(|late| KeptSpan {
+            handle: late.handle,
+            threshold: late.threshold(),
+        }));
+        spans.sort_unstable_by_key(|span| span.handle);
+        let mut list = None;
+        let (mut previous, mut n_spans) = (Position::MIN, 0_u64);
+        for part in spans.chunks(KEPT_PER_RECORD_MAX) {
+            n_spans = n_spans.saturating_add(part.len() as u64);
+            let kept = Kept {
+                sequence,
+                previous,
+                n_spans,
+                n_bytes,
+                spans: part.to_vec(),
+            };
+            let mut bytes = Vec::new();
+            kept.write(&mut bytes);
+            previous = self.wal.append(&[&bytes])?;
+            list = Some(KeptList {
+                position: previous,
+                n_spans,
+                n_bytes,
+            });
+        }
+        Ok(list)
     }
 
     /// The spans of a release per segment. Late ones were held as pending until now.

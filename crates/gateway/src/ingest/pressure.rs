@@ -124,7 +124,9 @@ impl<D: Disk> Ingest<D> {
 
     fn is_storage_behind(&mut self) -> bool {
         let limit = self.settings.release_backlog_spans_max;
-        self.backlog.is_closing(limit)
+        // Asked in any case, as it remembers.
+        let is_closing = self.backlog.is_closing(limit);
+        is_closing && self.stored < i64::MAX
     }
 }
 

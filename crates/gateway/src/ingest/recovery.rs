@@ -31,20 +31,22 @@ use crate::{
     metrics::Amount,
     progress::Progress,
     record::{DecisionRecord, Record},
+    release::{KeptList, Plan},
 };
 
 /// Traces that several records of the log decide, and the last of them.
 pub(super) type DecidedAgain = HashMap<TraceId, Position, FxBuildHasher>;
 
 impl<D: Disk> Ingest<D> {
-    /// Replays the log, and says how far it is. Storage has committed the releases through `committed_through` (0: none).
+    /// Replays the log, and says how far it is. Whoever takes releases is done with those through
+    /// `committed_through` (0: with none); `None`: nobody wants any of the log.
     ///
     /// # Errors
     ///
     /// The log's, or a record that this program did not write.
     pub(crate) fn recover(
         &mut self,
-        committed_through: i64,
+        committed_through: Option<i64>,
         progress: &Progress,
         effects: &mut Effects<'_, D>,
     ) -> Result<()> {
@@ -52,6 +54,7 @@ impl<D: Disk> Ingest<D> {
         progress.begin(self.wal.bytes_on_disk().saturating_mul(2));
         let mut recorded = self.find_recorded(progress)?;
         let mut records = self.wal.iter();
+        let mut kept = None;
         while let Some((position, bytes)) = records.next_record().map_err(unreadable)? {
             progress.advance(bytes.len() as u64);
             match Record::read(bytes).map_err(|problem| Error::Record { position, problem })? {
@@ -74,14 +77,32 @@ impl<D: Disk> Ingest<D> {
                     self.last_decision = Some(position);
                     self.next_sequence = self.next_sequence.max(sequence.saturating_add(1));
                 }
+                Record::Kept(list) => {
+                    let found = KeptList {
+                        position,
+                        n_spans: list.n_spans,
+                        n_bytes: list.n_bytes,
+                    };
+                    kept = Some((list.sequence, found));
+                }
                 Record::Decision(record) => {
-                    self.replay(position, record, committed_through, &mut recorded, effects);
+                    // A list of the same release that was not finished stands before.
+                    let kept = kept.take_if(|(sequence, _)| *sequence == record.sequence);
+                    let plan = self.replay(position, record, &mut recorded);
+                    let plan = Plan {
+                        kept: kept.map(|(_, list)| list),
+                        ..plan
+                    };
+                    if committed_through.is_some_and(|through| plan.sequence > through) {
+                        effects(Effect::Release(plan));
+                    } else {
+                        self.commit(plan.sequence);
+                    }
                 }
             }
         }
         self.decided_again = DecidedAgain::default();
-        // A new log folder beside old tables must not use a sequence that the tables skip.
-        self.next_sequence = self.next_sequence.max(committed_through.saturating_add(1));
+        self.skip_sequences_through(committed_through.unwrap_or_default());
         let stats = self.sampler.stats();
         let n_late = self.late.len() as u64;
         let n_bytes_late = self.metrics.conservation().late.n_bytes;
@@ -97,6 +118,16 @@ impl<D: Disk> Ingest<D> {
             self.check_invariants();
         }
         Ok(())
+    }
+
+    /// A new log folder beside old tables must not use a sequence that the tables skip.
+    pub(crate) fn skip_sequences_through(&mut self, sequence: i64) {
+        self.next_sequence = self.next_sequence.max(sequence.saturating_add(1));
+    }
+
+    /// The release before the next one; 0 for none.
+    pub(crate) fn last_sequence(&self) -> i64 {
+        self.next_sequence.saturating_sub(1)
     }
 
     /// Must a span of this trace in a replayed record have been pending? A late one is named by a record.
@@ -133,10 +164,8 @@ impl<D: Disk> Ingest<D> {
         &mut self,
         position: Position,
         record: DecisionRecord,
-        committed_through: i64,
         recorded: &mut Recorded,
-        effects: &mut Effects<'_, D>,
-    ) {
+    ) -> Plan {
         let DecisionRecord {
             sequence,
             decided_unix_nano,
@@ -170,12 +199,7 @@ impl<D: Disk> Ingest<D> {
             is_kept && recorded.late.remove(&late.handle)
         });
         self.last_decision = Some(position);
-        let plan = self.plan(sequence, decided_unix_nano, decided, late);
-        if sequence > committed_through {
-            effects(Effect::Release(plan));
-        } else {
-            self.commit(sequence);
-        }
+        self.plan(sequence, decided_unix_nano, decided, late)
     }
 }
 

@@ -34,6 +34,7 @@ impl Metrics {
         self.render_policies(&mut text);
         self.render_as_collector(&mut text);
         self.render_release(&mut text);
+        self.exporting.render(&mut text);
         text.into_string()
     }
 

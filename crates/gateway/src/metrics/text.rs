@@ -14,6 +14,11 @@ impl Text {
         self.family(name, "counter", help);
     }
 
+    /// Begins a gauge family; its samples follow.
+    pub(crate) fn gauges(&mut self, name: &str, help: &str) {
+        self.family(name, "gauge", help);
+    }
+
     /// A gauge without labels.
     pub(crate) fn gauge(&mut self, name: &str, help: &str, value: u64) {
         self.family(name, "gauge", help);

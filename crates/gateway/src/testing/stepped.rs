@@ -127,7 +127,7 @@ impl<D: Disk> Stepped<D> {
             ..
         } = &mut stepped;
         ingest.recover(
-            setup.committed_through,
+            Some(setup.committed_through),
             &Progress::default(),
             &mut |effect| {
                 perform(effect, plans, syncs);
@@ -228,6 +228,6 @@ fn perform<D: Disk>(
         Effect::Reply(reply, outcome) => drop(reply.send(outcome)),
         Effect::Release(plan) => plans.push_back(plan),
         Effect::Sync(handle) => syncs.push_back(handle),
-        Effect::Stopped => {}
+        Effect::Reloaded(..) | Effect::Stopped => {}
     }
 }

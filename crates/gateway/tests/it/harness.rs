@@ -64,7 +64,8 @@ pub(crate) fn start_of(config: Config, folder: &TempDir, now: &Arc<AtomicU64>) -
         folder: None,
         sampler: serde_saphyr::from_str(sampler).unwrap(),
         is_request,
-        committed_through: 0,
+        committed_through: Some(0),
+        exporters: Vec::new(),
         clock: Clock::given(move || now.load(Ordering::SeqCst)),
         progress: Arc::default(),
     }
@@ -78,9 +79,8 @@ impl Fixture {
     }
 
     pub(crate) async fn in_folder(config: Config, folder: TempDir, now: Arc<AtomicU64>) -> Fixture {
-        let (handle, releases) = gateway::start(start_of(config.clone(), &folder, &now))
-            .await
-            .unwrap();
+        let starting = Box::pin(gateway::start(start_of(config.clone(), &folder, &now)));
+        let (handle, releases) = starting.await.unwrap();
         Fixture {
             handle,
             releases,

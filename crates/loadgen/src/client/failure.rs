@@ -159,7 +159,7 @@ fn chain(error: &dyn StdError) -> String {
         }
         cause = error.source();
     }
-    super::reply::printable(&text)
+    otlp::reply::printable(&text)
 }
 
 fn grpc_code_name(code: i32) -> &'static str {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::{Buf, BufMut, Bytes};
 use http::uri::PathAndQuery;
 use otlp::export::Signal;
+use otlp::reply::{Reply, printable, read_export_response, read_status};
 use tonic::Request;
 use tonic::client::Grpc;
 use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
@@ -13,7 +14,7 @@ use tonic::transport::Channel;
 use transport::{Alpn, TokenSource};
 
 use super::failure::{Failure, Status};
-use super::{ANSWER_BYTES_MAX, Config, Reply, reply};
+use super::{ANSWER_BYTES_MAX, Config};
 use crate::{Error, Result};
 
 /// One HTTP/2 connection, made when first needed and made again when it broke.
@@ -61,7 +62,7 @@ impl Transport {
                 .await
                 .map_err(|status| failure(&status))?;
             // The request is accepted even if its answer cannot be read.
-            Ok(reply::from_protobuf(answer.get_ref()).unwrap_or_default())
+            Ok(read_export_response(answer.get_ref()).unwrap_or_default())
         }
     }
 }
@@ -81,9 +82,8 @@ fn failure(status: &tonic::Status) -> Failure {
     }
     Failure {
         status: Status::Grpc(status.code().into()),
-        message: reply::printable(status.message()),
-        retry_after: reply::status_from_protobuf(status.details())
-            .and_then(|details| details.retry_after),
+        message: printable(status.message()),
+        retry_after: read_status(status.details()).and_then(|details| details.retry_after),
     }
 }
 

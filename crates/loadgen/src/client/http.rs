@@ -12,12 +12,13 @@ use http_body_util::{BodyExt as _, Collected, Full, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use otlp::export::Signal;
+use otlp::reply::{Reply, printable};
 use transport::{Alpn, Connector, TokenSource};
 
 use super::endpoint::Endpoint;
 use super::failure::{ExportError, Failure, Status};
 use super::reply::{self, Encoding};
-use super::{ANSWER_BYTES_MAX, Config, Protocol, Reply};
+use super::{ANSWER_BYTES_MAX, Config, Protocol};
 use crate::Result;
 
 /// A pool of kept-alive connections.
@@ -110,11 +111,11 @@ fn failure(code: StatusCode, headers: &HeaderMap, encoding: Encoding, body: &[u8
     let status = reply::read_status(encoding, body).unwrap_or_default();
     let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let retry_after =
-        header(RETRY_AFTER).and_then(|value| super::retry_after::parse(value, header(DATE)));
+        header(RETRY_AFTER).and_then(|value| otlp::reply::retry_after(value, header(DATE)));
     let message = match status.message {
         Some(message) => message,
         // A proxy on the way answers in its own words.
-        None => reply::printable(&String::from_utf8_lossy(body)),
+        None => printable(&String::from_utf8_lossy(body)),
     };
     let message = if message.is_empty() {
         code.canonical_reason().unwrap_or_default().into()

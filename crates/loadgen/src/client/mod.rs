@@ -14,7 +14,6 @@ mod grpc;
 mod http;
 mod reply;
 mod retry;
-mod retry_after;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +24,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use otlp::export::Signal;
+use otlp::reply::Reply;
 use tokio::sync::Semaphore;
 use transport::{Alpn, ClientTls, Connector, TokenSource};
 
@@ -141,13 +141,6 @@ pub struct Client {
 enum Transport {
     Grpc(grpc::Transport),
     Http(Box<http::Transport>),
-}
-
-/// An accepted export as the server reports it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Reply {
-    n_rejected: u64,
-    message: Option<String>,
 }
 
 impl Client {

@@ -8,13 +8,10 @@
 
 use std::time::Duration;
 
-use otlp::wire::{Fields, Value};
+use otlp::reply::{
+    Reply, RpcStatus, printable, read_export_response, read_status as status_from_protobuf,
+};
 use serde_json::Value as Json;
-
-use super::Reply;
-
-/// The most characters of a server's message that are kept.
-const MESSAGE_CHARS_MAX: usize = 1_000;
 
 /// How a body over HTTP is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,19 +36,10 @@ impl Encoding {
     }
 }
 
-/// The parts of a `google.rpc.Status` that a client acts on.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct RpcStatus {
-    /// `None` if empty.
-    pub(super) message: Option<String>,
-    /// From a `RetryInfo` detail.
-    pub(super) retry_after: Option<Duration>,
-}
-
 /// An `Export*ServiceResponse`; `None` if it is none.
 pub(super) fn read(encoding: Encoding, body: &[u8]) -> Option<Reply> {
     match encoding {
-        Encoding::Protobuf => from_protobuf(body),
+        Encoding::Protobuf => read_export_response(body),
         Encoding::Json => from_json(body),
     }
 }
@@ -62,68 +50,6 @@ pub(super) fn read_status(encoding: Encoding, body: &[u8]) -> Option<RpcStatus> 
         Encoding::Protobuf => status_from_protobuf(body),
         Encoding::Json => status_from_json(body),
     }
-}
-
-pub(super) fn from_protobuf(body: &[u8]) -> Option<Reply> {
-    let mut reply = Reply::default();
-    for field in Fields::new(body) {
-        let (1, Value::Bytes(partial_success)) = field.ok()? else {
-            continue;
-        };
-        for field in Fields::new(partial_success) {
-            match field.ok()? {
-                (1, Value::Varint(n_rejected)) => reply.n_rejected = clamp_negative(n_rejected),
-                (2, Value::Bytes(message)) => reply.message = message_from(message),
-                _ => {}
-            }
-        }
-    }
-    Some(reply)
-}
-
-pub(super) fn status_from_protobuf(body: &[u8]) -> Option<RpcStatus> {
-    let mut status = RpcStatus::default();
-    for field in Fields::new(body) {
-        match field.ok()? {
-            (2, Value::Bytes(message)) => status.message = message_from(message),
-            (3, Value::Bytes(detail)) => {
-                status.retry_after = retry_delay(detail).or(status.retry_after);
-            }
-            _ => {}
-        }
-    }
-    Some(status)
-}
-
-/// The delay of a `google.protobuf.Any` if it is a `RetryInfo`.
-fn retry_delay(any: &[u8]) -> Option<Duration> {
-    let (mut is_retry_info, mut content) = (false, &[][..]);
-    for field in Fields::new(any) {
-        match field.ok()? {
-            (1, Value::Bytes(type_url)) => {
-                is_retry_info = type_url.ends_with(b"/google.rpc.RetryInfo");
-            }
-            (2, Value::Bytes(value)) => content = value,
-            _ => {}
-        }
-    }
-    if !is_retry_info {
-        return None;
-    }
-    let (mut seconds, mut nanos) = (0, 0);
-    for field in Fields::new(content) {
-        let (1, Value::Bytes(delay)) = field.ok()? else {
-            continue;
-        };
-        for field in Fields::new(delay) {
-            match field.ok()? {
-                (1, Value::Varint(value)) => seconds = clamp_negative(value),
-                (2, Value::Varint(value)) => nanos = clamp_negative(value),
-                _ => {}
-            }
-        }
-    }
-    Some(Duration::from_secs(seconds).saturating_add(Duration::from_nanos(nanos)))
 }
 
 fn from_json(body: &[u8]) -> Option<Reply> {
@@ -171,46 +97,15 @@ fn status_from_json(body: &[u8]) -> Option<RpcStatus> {
     })
 }
 
-/// A negative `int64` of the wire as zero.
-fn clamp_negative(value: u64) -> u64 {
-    if i64::try_from(value).is_ok() {
-        value
-    } else {
-        0
-    }
-}
-
-fn message_from(bytes: &[u8]) -> Option<String> {
-    let text = printable(&String::from_utf8_lossy(bytes));
-    (!text.is_empty()).then_some(text)
-}
-
 fn message_from_json(json: &Json) -> Option<String> {
     json.as_str().map(printable).filter(|text| !text.is_empty())
 }
 
-/// A stranger's text on one line: control characters are escaped so that it cannot steer a
-/// terminal, and a long text is cut with a mark.
-pub(super) fn printable(text: &str) -> String {
-    let text = text.trim();
-    let mut shown = String::with_capacity(text.len().min(MESSAGE_CHARS_MAX));
-    for (n_shown, character) in text.chars().enumerate() {
-        if n_shown == MESSAGE_CHARS_MAX {
-            shown.push_str("...");
-            break;
-        }
-        if character.is_control() {
-            shown.extend(character.escape_default());
-        } else {
-            shown.push(character);
-        }
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Encoding, Reply, RpcStatus, printable, read, read_status};
+    use std::time::Duration;
+
+    use super::{Encoding, Reply, RpcStatus, read, read_status};
 
     const RETRY_INFO: &[u8] = b"\x0a\x28type.googleapis.com/google.rpc.RetryInfo";
 
@@ -313,11 +208,5 @@ mod tests {
                 );
             }
         }
-    }
-
-    #[test]
-    fn a_message_cannot_steer_a_terminal_and_is_bounded() {
-        assert_eq!(printable(" a\u{1b}[2Jb\nc "), "a\\u{1b}[2Jb\\nc");
-        assert_eq!(printable(&"x".repeat(5_000)).len(), 1_003);
     }
 }

@@ -46,12 +46,8 @@ impl Sender {
             0
         };
         let service = self.service();
-        let pod = format!("{service}-7c9d5b8f6-{replica_idx}x2k4");
-        let pod_uid = format!(
-            "0f6a3c1e-0000-4000-8000-{:08x}{replica_idx:04x}",
-            service.len()
-        );
-        let node = format!("gpu-node-{:02}", replica_idx % N_REPLICAS + 1);
+        let (pod, pod_uid) = (pod(service, replica_idx), pod_uid(service, replica_idx));
+        let node = engine_node(replica_idx);
         let node = if matches!(self, Self::Vllm { .. }) {
             node.as_str()
         } else {
@@ -64,7 +60,7 @@ impl Sender {
                 ("telemetry.sdk.name", Value::Str("opentelemetry")),
                 ("telemetry.sdk.version", Value::Str("1.45.2")),
                 ("service.name", Value::Str(service)),
-                ("k8s.namespace.name", Value::Str("llm")),
+                ("k8s.namespace.name", Value::Str(NAMESPACE)),
                 ("k8s.pod.name", Value::Str(&pod)),
                 ("k8s.pod.uid", Value::Str(&pod_uid)),
                 ("k8s.node.name", Value::Str(node)),
@@ -84,6 +80,36 @@ impl Sender {
             Self::ChatWeb | Self::LlmGateway | Self::RagApi => resource,
         }
     }
+}
+
+/// `k8s.namespace.name` of all pods.
+pub(crate) const NAMESPACE: &str = "llm";
+
+/// `k8s.pod.name` of a replica of the engine.
+#[must_use]
+pub fn engine_pod(replica_idx: u8) -> String {
+    pod(Sender::Vllm { replica_idx }.service(), replica_idx)
+}
+
+/// `k8s.pod.uid` of a replica of the engine.
+pub(crate) fn engine_pod_uid(replica_idx: u8) -> String {
+    pod_uid(Sender::Vllm { replica_idx }.service(), replica_idx)
+}
+
+/// `k8s.node.name` of a replica of the engine.
+pub(crate) fn engine_node(replica_idx: u8) -> String {
+    format!("gpu-node-{:02}", replica_idx % N_REPLICAS + 1)
+}
+
+fn pod(service: &str, replica_idx: u8) -> String {
+    format!("{service}-7c9d5b8f6-{replica_idx}x2k4")
+}
+
+fn pod_uid(service: &str, replica_idx: u8) -> String {
+    format!(
+        "0f6a3c1e-0000-4000-8000-{:08x}{replica_idx:04x}",
+        service.len()
+    )
 }
 
 /// Spans by sender, moment of export and scope.

@@ -10,9 +10,11 @@
 //! queue.
 
 mod batch;
+mod course;
 mod message;
 mod plan;
 mod spans;
+mod step;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +22,12 @@ use std::time::Duration;
 
 use crate::rng::Rng;
 
-pub use plan::{Cause, Request};
+pub use plan::{Cause, Outside, Request};
+
+pub use batch::engine_pod;
+pub(crate) use batch::{NAMESPACE, engine_node, engine_pod_uid};
+pub(crate) use plan::MODEL;
+pub(crate) use spans::EngineSpan;
 
 /// What to generate.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,6 +82,56 @@ pub struct Export {
     pub n_spans: u32,
     /// A protobuf `ExportTraceServiceRequest`.
     pub body: Vec<u8>,
+}
+
+/// Spans of requests that are there already, batched as [`generate`] does it.
+#[derive(Debug)]
+pub(crate) struct Told {
+    rng: Rng,
+    batches: batch::Batches,
+    /// By place of the request; `None` where it reached no engine.
+    engine_spans: Vec<Option<EngineSpan>>,
+}
+
+impl Told {
+    pub(crate) fn new<'a>(requests: impl IntoIterator<Item = &'a Request>, seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let mut batches = batch::Batches::default();
+        let engine_spans = requests
+            .into_iter()
+            .map(|request| spans::write(request, &mut Rng::new(rng.next_u64()), &mut batches))
+            .collect();
+        Self {
+            rng,
+            batches,
+            engine_spans,
+        }
+    }
+
+    /// A step of an engine with the places of the requests in it and their tokens.
+    pub(crate) fn step(
+        &mut self,
+        replica_idx: u8,
+        number: u64,
+        (start, end): (u64, u64),
+        participants: &[(usize, u32)],
+    ) {
+        let link =
+            |(place, tokens): &(usize, u32)| Some(((*self.engine_spans.get(*place)?)?, *tokens));
+        let links: Vec<_> = participants.iter().filter_map(link).collect();
+        let step = step::Step {
+            replica_idx,
+            number,
+            start,
+            end,
+            links: &links,
+        };
+        step::write_step(&step, &mut self.rng, &mut self.batches);
+    }
+
+    pub(crate) fn into_exports(self) -> Vec<Export> {
+        self.batches.into_exports()
+    }
 }
 
 /// The latest beginning of a request; half of the range leaves room for whatever follows it.

@@ -67,7 +67,25 @@ pub struct Request {
     pub prefill: Duration,
     /// From the first token to the last one; zero for a single token.
     pub decode: Duration,
+    /// What happened around the engine.
+    pub outside: Outside,
 }
+
+/// What happened to a request around the engine; all zero where nothing did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outside {
+    /// Held back by the gateway before it was routed.
+    pub gateway: Duration,
+    /// From the gateway's last byte from the engine to the client's last byte, beyond the usual: the client read slowly.
+    pub delivery: Duration,
+    /// The engine did not get the trace context: its span is a trace of its own.
+    pub context_lost: bool,
+    /// How much the clock of the engine's host was ahead.
+    pub engine_clock_ahead: Duration,
+}
+
+/// `gen_ai.request.model`.
+pub(crate) const MODEL: &str = "meta-llama/Llama-3.1-8B-Instruct";
 
 /// Replicas of the engine.
 pub(super) const N_REPLICAS: u8 = 2;
@@ -112,7 +130,7 @@ impl Request {
             trace_id,
             request_id: format!("chatcmpl-{:016x}{:016x}", rng.next_u64(), rng.next_u64()),
             cause,
-            model: "meta-llama/Llama-3.1-8B-Instruct",
+            model: MODEL,
             replica_idx: u8::try_from(rng.below(u64::from(N_REPLICAS))).unwrap_or(0),
             start_unix_nano,
             input_tokens,
@@ -126,6 +144,20 @@ impl Request {
             queue: Duration::from_secs_f64(queue),
             prefill: Duration::from_secs_f64(prefill),
             decode: Duration::from_secs_f64(decode),
+            outside: Outside::default(),
+        }
+    }
+
+    /// A request with ids of its own and no numbers yet.
+    pub(crate) fn ordinary(rng: &mut Rng, start_unix_nano: u64, replica_idx: u8) -> Self {
+        let nothing_wrong = Config {
+            failed_share: 0.0,
+            slow_share: 0.0,
+            ..Config::default()
+        };
+        Self {
+            replica_idx,
+            ..Self::draw(&nothing_wrong, start_unix_nano, rng)
         }
     }
 }

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::batch::{Batches, Sender};
+use super::course::{AUTH, Course, HOP, Interval, nanos};
 use super::message::{Kind, Message, Value};
 use super::plan::{Cause, Request};
 use crate::rng::Rng;
@@ -15,105 +16,19 @@ const HTTPX: &str = "opentelemetry.instrumentation.httpx";
 const FASTAPI: &str = "opentelemetry.instrumentation.fastapi";
 const LANGCHAIN: &str = "openinference.instrumentation.langchain";
 const GATEWAY: &str = "llm-gateway";
-const VLLM: &str = "vllm.tracing.otel";
+pub(super) const VLLM: &str = "vllm.tracing.otel";
 
 const ROUTE: &str = "/v1/chat/completions";
 
-/// One way over the network, and the small work on either end of it.
-const HOP: u64 = 400_000;
-/// Checking the key, and choosing a route, in the gateway.
-const AUTH: u64 = 2_000_000;
-/// Tokenising before, and detokenising after, the engine's own phases.
-const FRONTEND: u64 = 1_500_000;
-/// How fast the engine says no.
-const REFUSAL: u64 = 3_000_000;
 /// Tokens that reach the client in one chunk.
 const TOKENS_PER_CHUNK: u32 = 16;
 const CHUNKS_MAX: u32 = 24;
 
-/// Start and end in nanoseconds since 1970.
-#[derive(Debug, Clone, Copy)]
-struct Interval {
-    start: u64,
-    end: u64,
-}
+/// Trace and span of a request in an engine.
+pub(crate) type EngineSpan = ([u8; 16], SpanId);
 
-impl Interval {
-    /// What lies one hop inside on both sides.
-    fn inner(self) -> Self {
-        Self {
-            start: self.start + HOP,
-            end: self.end - HOP,
-        }
-    }
-}
-
-/// The moments of one request, from the outside in.
-struct Course {
-    client: Interval,
-    gateway: Interval,
-    gateway_call: Interval,
-    rag: Interval,
-    retrieval: Interval,
-    chat_model: Interval,
-    rag_call: Interval,
-    engine: Interval,
-    first_token: u64,
-}
-
-impl Course {
-    fn of(request: &Request) -> Self {
-        let start = request.start_unix_nano;
-        let retrieval_start = start + 2 * HOP + AUTH + HOP;
-        let retrieval_end = retrieval_start + nanos(request.retrieval);
-        let rag_call_start = retrieval_end + 2 * HOP;
-        let engine_start = rag_call_start + HOP;
-        let first_token = engine_start + FRONTEND + nanos(request.queue + request.prefill);
-        let engine_end = if request.cause.is_failure() {
-            engine_start + REFUSAL
-        } else {
-            first_token + nanos(request.decode) + FRONTEND
-        };
-        let chat_model = Interval {
-            start: retrieval_end + HOP,
-            end: engine_end + 2 * HOP,
-        };
-        let rag = Interval {
-            start: retrieval_start - HOP,
-            end: chat_model.end + HOP,
-        };
-        let gateway_call = Interval {
-            start: rag.start - HOP,
-            end: rag.end + HOP,
-        };
-        Self {
-            client: Interval {
-                start,
-                end: gateway_call.end + 2 * HOP,
-            },
-            gateway: Interval {
-                start: start + HOP,
-                end: gateway_call.end + HOP,
-            },
-            gateway_call,
-            rag,
-            retrieval: Interval {
-                start: retrieval_start,
-                end: retrieval_end,
-            },
-            chat_model,
-            rag_call: chat_model.inner(),
-            engine: Interval {
-                start: engine_start,
-                end: engine_end,
-            },
-            first_token,
-        }
-    }
-}
-
-/// Writes the spans of one request into the batches of their senders.
-pub(super) fn write(request: &Request, rng: &mut Rng, batches: &mut Batches) {
+/// Writes the spans of one request into the batches of their senders; gives that of the engine.
+pub(super) fn write(request: &Request, rng: &mut Rng, batches: &mut Batches) -> Option<EngineSpan> {
     let course = Course::of(request);
     let mut writer = Writer {
         request,
@@ -123,9 +38,7 @@ pub(super) fn write(request: &Request, rng: &mut Rng, batches: &mut Batches) {
     let client = writer.client(&course);
     let gateway_call = writer.gateway(&course, client);
     let rag_call = writer.rag(&course, gateway_call);
-    if !request.cause.is_failure() {
-        writer.engine(&course, rag_call);
-    }
+    (!request.cause.is_failure()).then(|| writer.engine(&course, rag_call))
 }
 
 struct Writer<'a> {
@@ -268,11 +181,22 @@ impl Writer<'_> {
         }
     }
 
-    fn engine(&mut self, course: &Course, rag_call: SpanId) {
+    fn engine(&mut self, course: &Course, rag_call: SpanId) -> EngineSpan {
         let request = self.request;
         let first_token = course.first_token - course.engine.start;
         let e2e = course.engine.end - course.engine.start;
-        self.span(
+        let ahead = nanos(request.outside.engine_clock_ahead);
+        let interval = Interval {
+            start: course.engine.start + ahead,
+            end: course.engine.end + ahead,
+        };
+        let trace_id = if request.outside.context_lost {
+            lost_trace_id(request.trace_id)
+        } else {
+            request.trace_id
+        };
+        let id = self.span_of(
+            trace_id,
             &Head {
                 sender: Sender::Vllm {
                     replica_idx: request.replica_idx,
@@ -280,8 +204,8 @@ impl Writer<'_> {
                 scope: VLLM,
                 name: "llm_request",
                 kind: Kind::Server,
-                parent: Some(rag_call),
-                interval: course.engine,
+                parent: Some(rag_call).filter(|_| !request.outside.context_lost),
+                interval,
                 error: None,
             },
             &[
@@ -324,6 +248,7 @@ impl Writer<'_> {
                 ("gen_ai.request.n", Value::Int(1)),
             ],
         );
+        (trace_id, id)
     }
 
     /// An incoming HTTP request; by convention a 4xx is not an error of the server.
@@ -408,10 +333,17 @@ impl Writer<'_> {
     }
 
     fn span(&mut self, head: &Head<'_>, attributes: &[(&str, Value<'_>)]) -> SpanId {
+        self.span_of(self.request.trace_id, head, attributes)
+    }
+
+    fn span_of(
+        &mut self,
+        trace_id: [u8; 16],
+        head: &Head<'_>,
+        attributes: &[(&str, Value<'_>)],
+    ) -> SpanId {
         let id = (self.rng.next_u64() | 1).to_be_bytes();
-        let mut span = Message::default()
-            .bytes(1, &self.request.trace_id)
-            .bytes(2, &id);
+        let mut span = Message::default().bytes(1, &trace_id).bytes(2, &id);
         if let Some(parent) = head.parent {
             span = span.bytes(4, &parent);
         }
@@ -461,16 +393,19 @@ impl Writer<'_> {
     }
 }
 
+/// The trace that an engine begins when it gets no context; never all zero.
+fn lost_trace_id(mut trace_id: [u8; 16]) -> [u8; 16] {
+    trace_id.iter_mut().for_each(|byte| *byte = !*byte);
+    trace_id[15] |= 1;
+    trace_id
+}
+
 fn finish_reason(request: &Request) -> &'static str {
     if request.output_tokens >= request.output_tokens_max {
         "length"
     } else {
         "stop"
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Exact enough below a hundred days.

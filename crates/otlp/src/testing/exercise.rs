@@ -4,6 +4,7 @@ use crate::{
     Error, Signal, attribute,
     export::{Limits, check, spans, spans_at},
     json::{from_protobuf, to_protobuf},
+    metrics, prometheus,
     reframe::Reframer,
     scope,
     span::{SpanSummary, events, links},
@@ -98,5 +99,55 @@ pub fn exercise_json(text: &[u8]) {
         if signal == Signal::Traces && !repeated {
             exercise_traces(&body);
         }
+    }
+}
+
+/// Checks `body` as a metrics request and, if it passes, reads every point in it. Asserts that a
+/// checked body can be read and has the points that were counted.
+pub fn exercise_metrics(body: &[u8]) {
+    let Ok(checked) = check(Signal::Metrics, body, &Limits::default()) else {
+        // Unchecked bytes may fail anywhere, but end.
+        for metric in metrics::metrics(body).flatten() {
+            metric.points().for_each(drop);
+        }
+        return;
+    };
+    let mut n_points = 0_u64;
+    for metric in metrics::metrics(body) {
+        assert!(metric.is_ok(), "a checked body can be walked");
+        let Ok(metric) = metric else { return };
+        let mut resource = attribute::of_resource(metric.resource);
+        assert!(resource.all(|attribute| attribute.is_ok()));
+        assert!(scope::read(metric.scope).is_ok());
+        for point in metric.points() {
+            assert!(point.is_ok(), "checked points are readable");
+            let Ok(point) = point else { return };
+            assert!(point.attributes().all(|attribute| attribute.is_ok()));
+            assert!(point.bucket_counts().all(|count| count.is_ok()));
+            assert!(point.explicit_bounds().all(|bound| bound.is_ok()));
+            n_points = n_points.saturating_add(1);
+        }
+    }
+    // A metric with two kinds of data has the points of the last.
+    assert!(n_points <= checked.n_items, "as many points as counted");
+}
+
+/// Reads `text` as Prometheus text and as OpenMetrics. Asserts that what is made of it is a valid
+/// request with as many points as are said.
+pub fn exercise_prometheus(text: &[u8]) {
+    let scrape = prometheus::Scrape {
+        resource: &[("service.name", "job")],
+        scope: "scrape",
+        time_unix_nano: super::T0,
+    };
+    for format in [prometheus::Format::Text, prometheus::Format::OpenMetrics] {
+        let limits = prometheus::Limits::default();
+        let converted = prometheus::to_protobuf(text, format, &scrape, &limits);
+        let checked = check(Signal::Metrics, &converted.body, &Limits::default());
+        assert_eq!(
+            checked.map(|checked| checked.n_items),
+            Ok(converted.n_points)
+        );
+        exercise_metrics(&converted.body);
     }
 }

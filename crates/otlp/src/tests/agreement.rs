@@ -255,7 +255,7 @@ fn same_span(bytes: &[u8], span: &Span) {
     }
 }
 
-fn same_attributes(ours: Attributes<'_>, want: &[KeyValue]) {
+pub(super) fn same_attributes(ours: Attributes<'_>, want: &[KeyValue]) {
     let all: Vec<_> = ours.clone().map(Result::unwrap).collect();
     assert_eq!(all.len(), want.len());
     for ((key, value), want) in all.iter().zip(want) {

@@ -100,7 +100,7 @@ fn link() -> impl Strategy<Value = Link> {
     )
 }
 
-fn attributes() -> impl Strategy<Value = Vec<KeyValue>> {
+pub(super) fn attributes() -> impl Strategy<Value = Vec<KeyValue>> {
     vec(key_value(any_value()), 0..4)
 }
 
@@ -141,7 +141,7 @@ fn id(n_bytes: usize) -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn time() -> impl Strategy<Value = u64> {
+pub(super) fn time() -> impl Strategy<Value = u64> {
     prop_oneof![
         Just(0),
         any::<u64>(),

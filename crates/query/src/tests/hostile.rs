@@ -90,6 +90,8 @@ async fn the_catalog_shows_our_tables_and_views_only() {
         +----------------+------------+
         | table_name     | table_type |
         +----------------+------------+
+        | engine_samples | BASE TABLE |
+        | gpu_samples    | BASE TABLE |
         | request_phases | VIEW       |
         | requests       | BASE TABLE |
         | slow_requests  | VIEW       |
@@ -133,7 +135,7 @@ async fn an_almost_right_name_is_answered_with_the_right_one() {
         ("SELECT colour FROM spans", "double quotes"),
         (
             "SELECT * FROM span",
-            "there is no table `span`; the tables are request_phases",
+            "there is no table `span`; the tables are engine_samples",
         ),
         ("SELECT nothing(1)", "cannot be answered"),
         ("SELECT range(1, 100000000000)", "cannot be answered"),

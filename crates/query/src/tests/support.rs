@@ -143,8 +143,8 @@ impl Row {
         }
         match name {
             "date" => Cell::Int(self.start_unix_nano.div_euclid(DAY)),
-            "start_time" | "minute" => Cell::Int(self.start_unix_nano / 1000),
-            "start_time_unix_nano" => Cell::Int(self.start_unix_nano),
+            "start_time" | "time" | "minute" => Cell::Int(self.start_unix_nano / 1000),
+            "start_time_unix_nano" | "time_unix_nano" => Cell::Int(self.start_unix_nano),
             _ => Cell::Null,
         }
     }

@@ -88,7 +88,7 @@ impl Sampler {
     }
 
     /// `None` if a log names more policies than there are numbers for.
-    fn intern_policy(&mut self, name: &str) -> Option<PolicyIndex> {
+    pub(super) fn intern_policy(&mut self, name: &str) -> Option<PolicyIndex> {
         if let Some(idx) = self.policy_names.iter().position(|known| **known == *name) {
             return u16::try_from(idx).ok().map(PolicyIndex);
         }

@@ -17,8 +17,8 @@ impl Sampler {
 
     /// Every policy's name and what it has said since the start, in file order.
     pub fn policy_counts(&self) -> impl Iterator<Item = (&str, PolicyCounts)> {
-        let names = self.policy_names.iter().map(AsRef::as_ref);
-        names.zip(self.policies.counts().iter().copied())
+        let counts = self.policies.counts();
+        counts.map(|(policy, counts)| (self.policy_name(policy), counts))
     }
 
     /// Name of a service that this sampler has given out.

@@ -26,6 +26,7 @@ mod links;
 mod oracle;
 mod partial;
 mod recorded;
+mod reload;
 mod rounds;
 mod run;
 mod simulation;

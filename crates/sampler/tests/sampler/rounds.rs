@@ -222,3 +222,69 @@ fn rounds_take_what_trigger_rules_say_is_due() {
     run.tick(6_950);
     assert_eq!(take(&mut run), [(3, KEPT, true, Trigger::Idle)]);
 }
+
+/// Scenario: the budget is used up, and the configuration is loaded again, with another policy in it.
+/// Guarantee: nothing fits that had not fitted before; another budget begins with a full bucket.
+#[test]
+fn a_budget_goes_on_through_a_reload() {
+    for (per_second, want) in [(1, 0), (2, 2)] {
+        let mut run = run_with(json!({}));
+        run.tick(0);
+        run.send(0, &failed(1));
+        run.send(0, &failed(2));
+        run.tick(1_000);
+        assert_eq!(take(&mut run).len(), 2);
+        let next = json!({
+            "decision_wait": "1ms",
+            "budget": {"traces_per_second": per_second, "burst_capacity": 2},
+            "policies": [
+                {"name": "all", "type": "always_sample"},
+                {"name": "failed", "type": "status_code", "status_code": {"status_codes": ["ERROR"]}},
+            ],
+        });
+        assert_eq!(run.sampler.reload(&config(next)).unwrap(), []);
+        run.send(1_010, &failed(3));
+        run.send(1_010, &failed(4));
+        run.sampler.drain(T0 + 1_100 * MS, &mut run.decided);
+        let n_kept = run.decided.iter().filter(|d| d.decision == KEPT).count();
+        assert_eq!(n_kept, want);
+    }
+}
+
+/// Scenario: a rate was found for a frequent key; a reload puts the key of another policy in front of its own.
+/// Guarantee: the rate goes on.
+#[test]
+fn rates_go_on_through_a_reload_that_gives_keys_other_places() {
+    let rate = json!({"name": "rate", "type": "adaptive",
+        "adaptive": {"keys": ["k"], "target_traces_per_second": 1}});
+    let never = json!({"name": "never", "type": "and", "and": {"and_sub_policy": [
+        {"name": "v", "type": "string_attribute", "string_attribute": {"key": "v", "values": ["v"]}},
+        {"name": "r", "type": "adaptive", "adaptive": {"keys": ["v", "w"], "target_traces_per_second": 1}},
+    ]}});
+    let keys = |policies: Json| config(json!({"decision_wait": "1ms", "policies": policies}));
+    let mut run = Run::new(Sampler::new(&keys(json!([rate.clone()]))).unwrap());
+    let mut send = |run: &mut Run, from_ms: u64, until_ms: u64| {
+        run.decided.clear();
+        for ms in (from_ms..until_ms).step_by(10) {
+            let trace = ms.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8;
+            let attributes = vec![("k".to_owned(), crate::bytes::Value::Str("yes".to_owned()))];
+            run.send(
+                ms,
+                &Span {
+                    attributes,
+                    ..span(trace, 1)
+                },
+            );
+            run.tick(ms + 8);
+        }
+        let kept = run.decided.iter().filter(|d| d.decision == KEPT);
+        (kept.count(), run.decided.len())
+    };
+    let (n_first, _) = send(&mut run, 10, 40_000);
+    let (n_before, _) = send(&mut run, 40_000, 42_000);
+    run.sampler.reload(&keys(json!([never, rate]))).unwrap();
+    let (n_after, n_all) = send(&mut run, 42_000, 44_000);
+    assert!(n_first > 15 && n_all > 100, "{n_first} of {n_all}");
+    // Two a second are some 2 of 200; a rate that begins anew keeps the first 15.
+    assert!(n_before < 8 && n_after < 8, "{n_before}, {n_after}");
+}

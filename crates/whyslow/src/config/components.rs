@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use transport::Authenticators;
 
 use super::error::{Error, Warning, unknown};
-use super::settings::{LOG_LEVEL, LakeExporter, keep_all};
+use super::settings::{LOG_LEVEL, LakeExporter, keep_all, pass_on};
 use super::tree::{Node, Value};
-use super::{Config, de, sampling};
+use super::{Config, de, exporters, sampling};
 
 /// Keys at the top of a file.
 const TOP: [&str; 6] = [
@@ -59,7 +59,15 @@ impl Section {
         match self {
             Self::Receivers => &["otlp"],
             Self::Processors => &["tail_sampling", "redact"],
-            Self::Exporters => &["lake"],
+            Self::Exporters => &[
+                "lake",
+                "otlp",
+                "otlp_grpc",
+                "otlp_http",
+                "otlphttp",
+                "loadbalancing",
+                "debug",
+            ],
             Self::Extensions => &[
                 "query",
                 "health_check",
@@ -75,8 +83,7 @@ impl Section {
         match self {
             Self::Receivers => &["dcgm", "vllm_metrics", "pod_resources"],
             Self::Processors => &["correlate"],
-            Self::Exporters => &["otlp", "otlp_http", "otlphttp", "loadbalancing", "debug"],
-            Self::Extensions => &[],
+            Self::Exporters | Self::Extensions => &[],
         }
     }
 
@@ -167,11 +174,14 @@ pub(super) fn assemble(root: &Node, warnings: &mut Vec<Warning>) -> Result<Confi
     processors.warn_not_needed(warnings);
     let otlp: Option<gateway::Otlp> = receivers.one("otlp")?;
     let lake: Option<LakeExporter> = exporters.one("lake")?;
-    let (Some(otlp), Some(lake)) = (otlp, lake) else {
+    let others = exporters::read(&exporters, warnings)?;
+    let has_exporter = lake.is_some() || !others.is_empty();
+    let (Some(otlp), true) = (otlp, has_exporter) else {
         let line = service_node.line;
-        let message = "the pipeline needs the receiver `otlp` and the exporter `lake`";
+        let message = "the pipeline needs the receiver `otlp` and an exporter, such as `lake`";
         return Err(Error::at("service::pipelines::traces", line, message));
     };
+    let redact: Option<tables::redact::Config> = processors.one("redact")?;
     Ok(Config {
         gateway: gateway::Config {
             otlp,
@@ -181,10 +191,13 @@ pub(super) fn assemble(root: &Node, warnings: &mut Vec<Warning>) -> Result<Confi
         log: extensions.one("write_ahead_log")?.unwrap_or_default(),
         sampler: match processors.place(sampling::KIND)? {
             Some((path, node)) => sampling::read(node, &path, warnings)?,
+            None if lake.is_none() => pass_on(),
             None => keep_all(),
         },
-        redact: processors.one("redact")?.unwrap_or_default(),
+        is_redacting: redact.is_some(),
+        redact: redact.unwrap_or_default(),
         lake,
+        exporters: others,
         query: extensions.one("query")?,
         health_check: extensions.one("health_check")?,
         log_level: service.telemetry.logs.level,
@@ -352,13 +365,21 @@ fn warn_about_unused(root: &Node, service: &Service, warnings: &mut Vec<Warning>
 }
 
 /// The components of one section that are in use.
-struct Used<'a> {
+pub(super) struct Used<'a> {
     root: &'a Node,
     section: Section,
     ids: Vec<String>,
 }
 
 impl Used<'_> {
+    /// The ids, each with where its component is written.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &Node)> {
+        let section = self.root.child(self.section.key());
+        self.ids
+            .iter()
+            .filter_map(move |id| Some((id.as_str(), section?.child(id)?)))
+    }
+
     /// The configuration of the only component of this type, if there is one.
     fn one<T: serde::de::DeserializeOwned>(&self, kind: &str) -> Result<Option<T>, Error> {
         self.place(kind)?

@@ -38,6 +38,10 @@ pub(crate) struct RetentionDays {
     pub(crate) traces: u32,
     /// Default 30.
     pub(crate) requests: u32,
+    /// Default 14.
+    pub(crate) gpu_samples: u32,
+    /// Default 14.
+    pub(crate) engine_samples: u32,
 }
 
 impl Default for Maintenance {
@@ -63,6 +67,8 @@ impl Default for RetentionDays {
             spans: days("spans"),
             traces: days("traces"),
             requests: days("requests"),
+            gpu_samples: days("gpu_samples"),
+            engine_samples: days("engine_samples"),
         }
     }
 }
@@ -74,6 +80,8 @@ impl RetentionDays {
             "spans" => self.spans,
             "traces" => self.traces,
             "requests" => self.requests,
+            "gpu_samples" => self.gpu_samples,
+            "engine_samples" => self.engine_samples,
             _ => spec.retention_days,
         };
         (days > 0).then_some(days)

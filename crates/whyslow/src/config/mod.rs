@@ -1,13 +1,13 @@
 //! Configuration: Collector-shaped YAML into the configurations of the stages.
 //!
 //! In reading order: `tree` (YAML with lines), `env` (`${env:NAME}`), `de` (tree to structs),
-//! `settings` (of components that no stage owns), `sampling` (the `tail_sampling` section and what
-//! to know about it), `components` (what may stand in each section and which of it the pipelines
+//! `settings` (of components that no stage owns), `exporters` (to other backends), `sampling` (the
+//! `tail_sampling` section and what to know about it), `components` (what may stand in each section and which of it the pipelines
 //! use), `exposed` (who could come from outside), and here the order of the checks.
 //!
 //! # Limits
 //!
-//! One `traces` pipeline with one `otlp` receiver and one `lake` exporter; `metrics` and `logs`
+//! One `traces` pipeline with one `otlp` receiver, at most one `lake` exporter and any others; `metrics` and `logs`
 //! pipelines may name the same components. A component that no pipeline uses is a warning; a
 //! component or key that does not exist is an error that names path, line and the nearest known one.
 //!
@@ -17,6 +17,7 @@ mod components;
 mod de;
 mod env;
 mod error;
+mod exporters;
 mod exposed;
 mod maintenance;
 mod sampling;
@@ -29,6 +30,7 @@ mod tests;
 use std::path::Path;
 
 pub(crate) use error::{Error, Warning};
+pub(crate) use exporters::{Exporter, Kind};
 pub(crate) use maintenance::Maintenance;
 pub(crate) use sampling::Reviewed;
 pub(crate) use settings::{HealthCheck, LakeExporter, WriteAheadLog};
@@ -47,12 +49,66 @@ pub(crate) struct Config {
     pub(crate) log: WriteAheadLog,
     pub(crate) sampler: sampler::Config,
     pub(crate) redact: tables::redact::Config,
-    pub(crate) lake: LakeExporter,
+    /// Does the pipeline name `redact`? Then it holds for every exporter; else for what is stored or logged here.
+    pub(crate) is_redacting: bool,
+    /// `None`: nothing is stored here, and there is no SQL.
+    pub(crate) lake: Option<LakeExporter>,
+    /// To other backends.
+    pub(crate) exporters: Vec<Exporter>,
     /// `None` where the extension is not switched on.
     pub(crate) query: Option<query::Config>,
     pub(crate) health_check: Option<HealthCheck>,
     /// Level of the program's own log lines.
     pub(crate) log_level: String,
+}
+
+impl Config {
+    /// Which parts other than the policies differ, as they are written in a file. A new part must be named here.
+    pub(crate) fn parts_that_differ(&self, other: &Self) -> Vec<&'static str> {
+        let Self {
+            gateway:
+                gateway::Config {
+                    otlp,
+                    intake,
+                    authenticators,
+                },
+            log,
+            sampler: _,
+            redact,
+            is_redacting,
+            lake,
+            exporters,
+            query,
+            health_check,
+            log_level,
+        } = self;
+        let parts = [
+            ("receivers::otlp", *otlp != other.gateway.otlp),
+            ("extensions::intake", *intake != other.gateway.intake),
+            (
+                "extensions::bearertokenauth",
+                *authenticators != other.gateway.authenticators,
+            ),
+            ("extensions::write_ahead_log", *log != other.log),
+            (
+                "processors::redact",
+                *redact != other.redact || *is_redacting != other.is_redacting,
+            ),
+            ("exporters::lake", *lake != other.lake),
+            (
+                "exporters",
+                !exporters::are_same(exporters, &other.exporters),
+            ),
+            ("extensions::query", *query != other.query),
+            (
+                "extensions::health_check",
+                *health_check != other.health_check,
+            ),
+            ("service::telemetry", *log_level != other.log_level),
+        ];
+        let different = parts.into_iter().filter(|(_, is_different)| *is_different);
+        different.map(|(part, _)| part).collect()
+    }
 }
 
 /// A configuration and what a person should know about it.
@@ -138,10 +194,13 @@ fn validate(config: &Config, root: &Node) -> Result<(), Error> {
             crate::show::text::error_chain(&other),
         ),
     })?;
-    config
-        .lake
-        .validate()
-        .map_err(|problem| at(Section::Exporters, "lake", problem))?;
+    if let Some(lake) = &config.lake {
+        lake.validate()
+            .map_err(|problem| at(Section::Exporters, "lake", problem))?;
+    }
+    for exporter in &config.exporters {
+        exporter.validate(&config.gateway.authenticators)?;
+    }
     config
         .log
         .validate()
@@ -160,7 +219,12 @@ fn validate(config: &Config, root: &Node) -> Result<(), Error> {
         query
             .validate()
             .map_err(|e| at(Section::Extensions, "query", e.to_string()))?;
-        if query.timeout >= config.lake.maintenance.vacuum_after {
+        let Some(lake) = &config.lake else {
+            let message = "answers SQL about what the exporter `lake` stores, and no pipeline has that; name `lake` \
+                           in `exporters`, or take `query` out of `service::extensions`";
+            return Err(at(Section::Extensions, "query", message.to_owned()));
+        };
+        if query.timeout >= lake.maintenance.vacuum_after {
             let message = "`maintenance::vacuum_after` must be longer than the query's `timeout`";
             return Err(at(Section::Exporters, "lake", message.to_owned()));
         }

@@ -267,14 +267,67 @@ fn components_of_the_collector_that_are_not_needed_are_accepted_with_a_note() {
 }
 
 #[test]
+fn a_first_tier_passes_everything_on_at_once_and_says_what_it_cannot_route_by() {
+    let first_tier = |exporter: &str| {
+        format!(
+            "receivers: {{otlp: {{protocols: {{grpc: }}}}}}\nexporters:\n  loadbalancing: {exporter}\n\
+             service: {{pipelines: {{traces: {{receivers: [otlp], exporters: [loadbalancing]}}}}}}"
+        )
+    };
+    let loaded = load(&first_tier(
+        "{timeout: 1s, protocol: {otlp: {tls: {insecure: true}}}, resolver: {dns: {hostname: a, port: 4317}}}",
+    ));
+    let loaded = loaded.unwrap();
+    assert_eq!(loaded.config.sampler.decision_wait.as_nanos(), 0);
+    assert_eq!(loaded.warnings.len(), 1, "{:?}", loaded.warnings);
+    for (exporter, expected) in [
+        (
+            "{routing_key: service, resolver: {static: {hostnames: [a]}}}",
+            "only `traceID`",
+        ),
+        (
+            "{resolver: {k8s: {service: a}}}",
+            "`exporters::loadbalancing` (line 3)",
+        ),
+        (
+            "{resolver: {kubernetes: {service: a}}}",
+            "exporters::loadbalancing::resolver::kubernetes",
+        ),
+    ] {
+        let message = refused(&first_tier(exporter));
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn what_must_be_restarted_for_is_named() {
+    let with = |yaml: &str| {
+        load(&format!("processors: {{tail_sampling: {{policies: [{{name: all, type: always_sample}}]}}}}\n{yaml}")).unwrap().config
+    };
+    let before = with(REST);
+    assert_eq!(before.parts_that_differ(&before), [""; 0]);
+    let lines_moved = format!("\n\n{REST}");
+    assert_eq!(before.parts_that_differ(&with(&lines_moved)), [""; 0]);
+    let exporters = "exporters: {lake: {}}";
+    let more = "exporters: {lake: {commit_interval: 1s}, debug: {}}";
+    let after = REST
+        .replace(exporters, more)
+        .replace("[lake]", "[lake, debug]");
+    assert_eq!(
+        before.parts_that_differ(&with(&after)),
+        ["exporters::lake", "exporters"]
+    );
+}
+
+#[test]
 fn what_is_not_built_or_not_there_is_said() {
     let all = "processors: {tail_sampling: {policies: [{name: all, type: always_sample}]}}\n";
     for (yaml, expected) in [
         (
             format!(
-                "{all}exporters: {{lake: , debug: }}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}}}\nservice: {{pipelines: {{traces: {{receivers: [otlp], exporters: [lake, debug]}}}}}}"
+                "{all}exporters: {{lake: }}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}, pod_resources: }}\nservice: {{pipelines: {{traces: {{receivers: [otlp, pod_resources], exporters: [lake]}}}}}}"
             ),
-            "the exporter `debug` is not built yet",
+            "the receiver `pod_resources` is not built yet",
         ),
         (
             format!("{all}exporters: {{lake: }}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}}}\n"),

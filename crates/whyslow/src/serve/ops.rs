@@ -24,6 +24,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use transport::{Acceptor, Alpn, Door, HandshakeFailures, Stream};
 
+use super::reload;
 use crate::config::Config;
 use crate::{maintain, store};
 
@@ -35,6 +36,7 @@ pub(super) struct Ops {
     pub(super) progress: Arc<gateway::Progress>,
     store: Arc<store::Metrics>,
     pub(super) maintenance: Arc<maintain::Metrics>,
+    pub(super) reloads: Arc<reload::Metrics>,
     /// Of the query listener.
     handshakes_failed: Arc<HandshakeFailures>,
     guard: Option<Arc<Guard>>,
@@ -47,6 +49,7 @@ impl Ops {
             progress: Arc::default(),
             store,
             maintenance: Arc::default(),
+            reloads: Arc::default(),
             handshakes_failed: Arc::default(),
             guard: None,
         }
@@ -105,7 +108,7 @@ pub(super) struct Listeners {
 /// Serves SQL and these answers where the configuration says so.
 pub(super) async fn listen(
     config: &Config,
-    engine: &Arc<query::Engine>,
+    engine: Option<&Arc<query::Engine>>,
     ops: &Ops,
 ) -> anyhow::Result<Listeners> {
     let mut listeners = Listeners {
@@ -113,7 +116,7 @@ pub(super) async fn listen(
         health_addr: None,
         servers: Vec::new(),
     };
-    if let Some(query) = &config.query {
+    if let (Some(query), Some(engine)) = (&config.query, engine) {
         let (tls, auth) = (query.tls.as_ref(), query.auth.as_ref());
         let known = &config.gateway.authenticators;
         let door = Door::open("extensions::query", tls, auth, known, Alpn::Http2OrHttp1)?;
@@ -131,7 +134,7 @@ pub(super) async fn listen(
     if let Some(health) = &config.health_check {
         let listener = bind("extensions::health_check::endpoint", &health.endpoint).await?;
         listeners.health_addr = Some(listener.local_addr()?);
-        let router = health_router(&health.path, ops.clone());
+        let router = health_router(&health.path, config.query.is_none(), ops.clone());
         listeners.servers.push(Server::spawn(listener, router));
     }
     Ok(listeners)
@@ -157,14 +160,20 @@ fn query_router(sql: Router, ops: &Ops) -> Router {
     asked.merge(health.with_state(ops.clone()))
 }
 
-/// The Collector's `health_check` extension: one path.
-fn health_router(path: &str, ops: Ops) -> Router {
+/// The Collector's `health_check` extension. Without SQL it also has the metrics, which have no other place then.
+fn health_router(path: &str, has_metrics: bool, ops: Ops) -> Router {
     let path = if path.starts_with('/') {
         path.to_owned()
     } else {
         format!("/{path}")
     };
-    Router::new().route(&path, get(ready)).with_state(ops)
+    let routes = Router::new().route(&path, get(ready));
+    let routes = if has_metrics && path != "/metrics" {
+        routes.route("/metrics", get(metrics))
+    } else {
+        routes
+    };
+    routes.with_state(ops)
 }
 
 async fn ready(State(ops): State<Ops>) -> Response {
@@ -184,6 +193,7 @@ async fn metrics(State(ops): State<Ops>) -> Response {
     let text = gateway.unwrap_or_default()
         + &ops.store.render()
         + &ops.maintenance.render()
+        + &ops.reloads.render()
         + &ops.render_refused();
     (
         [(

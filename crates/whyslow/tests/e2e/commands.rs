@@ -29,7 +29,13 @@ fn the_demo_shows_the_whole_route() {
 
 #[test]
 fn every_pipeline_file_is_valid() {
-    for file in ["local.yaml", "compose.yaml", "budget.yaml"] {
+    for file in [
+        "local.yaml",
+        "compose.yaml",
+        "budget.yaml",
+        "gateway.yaml",
+        "loadbalancing.yaml",
+    ] {
         let path = root().join("pipelines").join(file);
         let output = succeed(whyslow().args(["check", "-c"]).arg(path));
         let text = String::from_utf8(output.stdout).unwrap();

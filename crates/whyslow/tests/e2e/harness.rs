@@ -61,6 +61,8 @@ pub(crate) struct Site {
     /// More keys of `intake`, each with a comma before it.
     intake: &'static str,
     maintain_every: &'static str,
+    /// Exporters instead of `lake`, as a section.
+    exporters: Option<String>,
 }
 
 impl Site {
@@ -74,6 +76,15 @@ impl Site {
             intake: "",
             // Captures grow older than rows are kept by default.
             maintain_every: "0s",
+            exporters: None,
+        }
+    }
+
+    /// Stores nothing; these exporters take what is kept.
+    pub(crate) fn exporting(self, exporters: String) -> Self {
+        Self {
+            exporters: Some(exporters),
+            ..self
         }
     }
 
@@ -89,6 +100,11 @@ impl Site {
             shutdown: "keep",
             ..self
         }
+    }
+
+    /// Decides by other policies; the file must be written again.
+    pub(crate) fn deciding_by(self, policies: &'static str) -> Self {
+        Self { policies, ..self }
     }
 
     /// Maintains the tables in the background; keeps rows for ever.
@@ -118,9 +134,28 @@ impl Site {
             shutdown,
             intake,
             maintain_every,
+            exporters,
             ..
         } = self;
         let root = self.path().display();
+        let lake = format!(
+            "  lake:
+    path: '{root}/tables'
+    commit_interval: 200ms
+    maintenance:
+      interval: {maintain_every}
+      retention_days: {{spans: 0, traces: 0, requests: 0}}
+"
+        );
+        let (exporters, answers) = match exporters {
+            Some(exporters) => (exporters, "health_check"),
+            None => (&lake, "query"),
+        };
+        let ids = exporters
+            .lines()
+            .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+        let ids = ids.filter_map(|line| line.trim().split_once(':').map(|(id, _)| id));
+        let ids = ids.collect::<Vec<_>>().join(", ");
         let yaml = format!(
             "receivers:
   otlp:
@@ -132,20 +167,14 @@ processors:
     decision_wait: {decision_wait}
     policies:
 {policies}exporters:
-  lake:
-    path: '{root}/tables'
-    commit_interval: 200ms
-    maintenance:
-      interval: {maintain_every}
-      retention_days: {{spans: 0, traces: 0, requests: 0}}
-extensions:
-  query: {{endpoint: '127.0.0.1:0'}}
+{exporters}extensions:
+  {answers}: {{endpoint: '127.0.0.1:0'}}
   intake: {{span_age_max: 876000h, shutdown: {shutdown}{intake}}}
   write_ahead_log: {{directory: '{root}/log', segment_bytes: 1048576}}
 service:
-  extensions: [query, intake, write_ahead_log]
+  extensions: [{answers}, intake, write_ahead_log]
   pipelines:
-    traces: {{receivers: [otlp], processors: [tail_sampling], exporters: [lake]}}
+    traces: {{receivers: [otlp], processors: [tail_sampling], exporters: [{ids}]}}
 "
         );
         let path = self.path().join("pipeline.yaml");
@@ -156,6 +185,11 @@ service:
     /// Starts a server here.
     pub(crate) fn serve(&self) -> Server {
         Server::start(&self.write_config())
+    }
+
+    /// Starts a server here that watches its file.
+    pub(crate) fn serve_watching(&self) -> Server {
+        Server::start_by(&mut whyslow(), &self.write_config(), &["--watch"])
     }
 
     /// Starts a server and kills it, whether it is ready or not.
@@ -206,19 +240,21 @@ pub(crate) struct Server {
     pub(crate) grpc: String,
     pub(crate) http: String,
     pub(crate) query: String,
+    /// Of the extension `health_check`.
     pub(crate) health: String,
 }
 
 impl Server {
     pub(crate) fn start(config: &Path) -> Self {
-        Self::start_by(&mut whyslow(), config)
+        Self::start_by(&mut whyslow(), config, &[])
     }
 
-    /// With the environment of this command.
-    pub(crate) fn start_by(command: &mut Command, config: &Path) -> Self {
+    /// With the environment of this command and more arguments.
+    pub(crate) fn start_by(command: &mut Command, config: &Path, args: &[&str]) -> Self {
         let mut child = command
             .args(["serve", "-c"])
             .arg(config)
+            .args(args)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -340,8 +376,13 @@ impl Server {
 
     /// SIGTERM.
     pub(crate) fn terminate(&self) {
+        self.signal("-TERM");
+    }
+
+    /// Sends a signal, as `kill` names it.
+    pub(crate) fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
-        succeed(Command::new("kill").args(["-TERM", &pid]));
+        succeed(Command::new("kill").args([signal, &pid]));
     }
 
     /// Waits for a line of the server's log.

@@ -10,6 +10,8 @@
 )]
 
 #[cfg(test)]
+mod backend_down;
+#[cfg(test)]
 mod commands;
 #[cfg(test)]
 mod duplicates;
@@ -25,6 +27,8 @@ mod lifecycle;
 mod maintain;
 #[cfg(test)]
 mod oracle;
+#[cfg(test)]
+mod reload;
 #[cfg(test)]
 mod security;
 #[cfg(test)]

@@ -94,7 +94,7 @@ fn c74_each_request_is_answered_as_the_case_says_and_no_token_is_logged() {
     let site = Site::new(ALL);
     let keys = "auth: {authenticator: bearertokenauth}";
     let config = guarded(&site, keys, "tokens: [s3cr3t-A, s3cr3t-B]");
-    let server = Server::start_by(whyslow().env("RUST_LOG", "trace"), &config);
+    let server = Server::start_by(whyslow().env("RUST_LOG", "trace"), &config, &[]);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/C74.json");
     let case: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let query = server.query.strip_prefix("http://").unwrap();

@@ -12,6 +12,7 @@ const SETUP: Setup = Setup {
     shutdown: crate::config::Shutdown::Keep,
     log_bytes_max: 64 * 1024,
     pending_heap_bytes_max: u64::MAX,
+    is_exporting: false,
     release_backlog_spans_max: u64::MAX,
 };
 

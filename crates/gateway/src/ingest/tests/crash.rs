@@ -9,19 +9,25 @@ use std::{
 };
 
 use otlp::span::SpanSummary;
+use tokio::sync::oneshot;
 use wal::sim::SimDisk;
 
 use super::harness::{ALL, Setup, Sim, T0, TestSpan, child, number_of, print, request, root};
 use crate::{config::SyncPolicy, ingest::Input, release::Release};
 
 /// What the scenario does, in order.
-enum Step {
+pub(super) enum Step {
     Send(Vec<TestSpan>),
     TickAfter(u64),
     Commit(i64),
+    /// To other policies, which sample everything too.
+    Reload,
 }
 
-fn scenario() -> Vec<Step> {
+const OTHER: &str = "{decision_wait: 5s, decision_wait_after_root_received: 1s, \
+     policies: [{name: other, type: always_sample}]}";
+
+pub(super) fn scenario() -> Vec<Step> {
     let mut steps = Vec::new();
     // Enough traces to fill segments, decided in three releases, with late spans of decided traces.
     for trace in 1..=20 {
@@ -62,7 +68,7 @@ struct Seen {
 }
 
 /// A trace stays open while others fill the log many times, so that it is carried forward.
-fn long_trace() -> Vec<Step> {
+pub(super) fn long_trace() -> Vec<Step> {
     let mut steps = vec![Step::Send(vec![
         child(1, 0x11, 0x10),
         request(1, 0x12, 0x10),
@@ -87,6 +93,23 @@ fn long_trace() -> Vec<Step> {
     steps
 }
 
+/// The first scenario with a reload before each of its ticks.
+fn reloads() -> Vec<Step> {
+    let before = |step| match step {
+        tick @ Step::TickAfter(_) => vec![Step::Reload, tick],
+        step @ (Step::Send(_) | Step::Commit(_) | Step::Reload) => vec![step],
+    };
+    scenario().into_iter().flat_map(before).collect()
+}
+
+/// The long trace with a reload after it was carried.
+fn carries_and_reloads() -> Vec<Step> {
+    let mut steps = long_trace();
+    let root = steps.len() - 2;
+    steps.insert(root, Step::Reload);
+    steps
+}
+
 fn run(sim: &mut Sim, seen: &mut Seen, scenario: fn() -> Vec<Step>) {
     for step in scenario() {
         match step {
@@ -97,6 +120,10 @@ fn run(sim: &mut Sim, seen: &mut Seen, scenario: fn() -> Vec<Step>) {
                 }
             }
             Step::TickAfter(seconds) => sim.tick_after(seconds),
+            Step::Reload => {
+                let config = serde_saphyr::from_str(OTHER).unwrap();
+                sim.apply(Input::Reload(Box::new(config), oneshot::channel().0));
+            }
             Step::Commit(sequence) => {
                 // Storage can commit only what it was given.
                 let is_given = sim
@@ -224,6 +251,31 @@ fn a_kill_inside_any_disk_call_loses_and_repeats_nothing() {
 }
 
 #[test]
+fn a_kill_before_in_or_after_a_reload_loses_and_repeats_nothing() {
+    let setup = Setup {
+        policies: ALL,
+        segment_bytes: 4096,
+        ..Setup::default()
+    };
+    for (setup, scenario) in [
+        (setup, reloads as fn() -> Vec<Step>),
+        (CARRYING, carries_and_reloads),
+    ] {
+        for call in 0..=n_calls_of_a_whole_run(setup, scenario) {
+            for file in [ALL, OTHER] {
+                let (disk, seen) = run_until(setup, scenario, call, call);
+                let restarted = Setup {
+                    policies: file,
+                    ..setup
+                };
+                let context = format!("killed in call {call}");
+                check_restart(restarted, disk.after_kill(), seen, &context);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_power_failure_inside_any_disk_call_loses_nothing_where_answers_wait_for_the_sync() {
     let setup = Setup {
         policies: ALL,
@@ -255,13 +307,14 @@ fn a_power_failure_between_syncs_repeats_nothing() {
 }
 
 /// Small enough for the log to be over a quarter of its limit all the time.
-const CARRYING: Setup = Setup {
+pub(super) const CARRYING: Setup = Setup {
     policies: ALL,
     segment_bytes: 4096,
     sync: SyncPolicy::Interval(Duration::from_secs(1)),
     shutdown: crate::config::Shutdown::Keep,
     log_bytes_max: 24 * 1024,
     pending_heap_bytes_max: u64::MAX,
+    is_exporting: false,
     release_backlog_spans_max: u64::MAX,
 };
 

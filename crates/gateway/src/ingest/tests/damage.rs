@@ -16,6 +16,7 @@ const SETUP: Setup = Setup {
     shutdown: crate::config::Shutdown::Keep,
     log_bytes_max: u64::MAX,
     pending_heap_bytes_max: u64::MAX,
+    is_exporting: false,
     release_backlog_spans_max: u64::MAX,
 };
 

@@ -16,6 +16,7 @@ use wal::{Wal, sim::SimDisk};
 use crate::{
     admission::{Budget, Gate},
     config::{Shutdown, SyncPolicy},
+    export::Queue,
     ingest::{Effect, Ingest, Input, Request, Settings},
     metrics::{Conservation, Metrics},
     progress::Progress,
@@ -142,6 +143,7 @@ pub(super) struct Setup {
     pub(super) shutdown: Shutdown,
     pub(super) log_bytes_max: u64,
     pub(super) pending_heap_bytes_max: u64,
+    pub(super) is_exporting: bool,
     pub(super) release_backlog_spans_max: u64,
 }
 
@@ -154,6 +156,7 @@ impl Default for Setup {
             shutdown: Shutdown::Keep,
             log_bytes_max: u64::MAX,
             pending_heap_bytes_max: u64::MAX,
+            is_exporting: false,
             release_backlog_spans_max: u64::MAX,
         }
     }
@@ -167,6 +170,7 @@ pub(super) struct Sim {
     pub(super) releases: Vec<Release>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) gate: Arc<Gate>,
+    queue: Arc<Queue>,
     releaser: Releaser<SimDisk>,
     budget: Budget,
 }
@@ -182,6 +186,18 @@ impl Sim {
         disk: SimDisk,
         committed_through: i64,
         now: u64,
+    ) -> crate::Result<Sim> {
+        let queue = Arc::new(Queue::new(Vec::new()));
+        Sim::open_with(setup, disk, Some(committed_through), now, queue)
+    }
+
+    /// The same with exporters, who find releases in the queue.
+    pub(super) fn open_with(
+        setup: Setup,
+        disk: SimDisk,
+        committed_through: Option<i64>,
+        now: u64,
+        queue: Arc<Queue>,
     ) -> crate::Result<Sim> {
         let config = wal::Config {
             segment_bytes: setup.segment_bytes,
@@ -203,6 +219,7 @@ impl Sim {
             release_backlog_spans_max: setup.release_backlog_spans_max,
             shutdown: setup.shutdown,
             is_request,
+            is_exporting: setup.is_exporting,
         };
         let (metrics, gate) = (Arc::new(Metrics::default()), Arc::new(Gate::default()));
         let sampler = Sampler::new(&config).unwrap();
@@ -224,6 +241,7 @@ impl Sim {
             releases: Vec::new(),
             metrics,
             gate,
+            queue,
             releaser,
             budget,
         };
@@ -313,6 +331,13 @@ impl Sim {
         self.perform(effects);
     }
 
+    /// A reader of the log, as each exporter has one.
+    pub(super) fn releaser(&self) -> Releaser<SimDisk> {
+        Releaser {
+            reader: self.ingest.reader(),
+        }
+    }
+
     pub(super) fn conservation(&self) -> Conservation {
         let conservation = self.metrics.conservation();
         assert!(conservation.is_conserved(), "{conservation:#?}");
@@ -326,6 +351,7 @@ impl Sim {
                     reply.send(outcome).ok();
                 }
                 Effect::Release(plan) => {
+                    self.queue.push(plan.sequence, plan.kept);
                     // A stopped disk cannot be read; the release is repeated by the next process.
                     if let Ok(release) = self.releaser.release(plan) {
                         self.releases.push(release);
@@ -334,6 +360,9 @@ impl Sim {
                 Effect::Sync(handle) => {
                     let synced = handle.sync();
                     self.apply(Input::Synced(synced));
+                }
+                Effect::Reloaded(reply, reloaded) => {
+                    reply.send(reloaded).ok();
                 }
                 Effect::Stopped => {}
             }

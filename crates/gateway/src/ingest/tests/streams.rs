@@ -167,6 +167,7 @@ fn silence_and_the_limit_are_recorded_as_triggers() {
         log_bytes_max: u64::MAX,
         pending_heap_bytes_max: u64::MAX,
         release_backlog_spans_max: u64::MAX,
+        is_exporting: false,
     };
     let mut sim = Sim::new(SETUP);
     sim.send(&[child(1, 0x11, 0x10)]).unwrap();

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 /// The pause that the header asks for; `None` if it cannot be read.
-pub(super) fn parse(value: &str, date: Option<&str>) -> Option<Duration> {
+pub fn retry_after(value: &str, date: Option<&str>) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse() {
         return Some(Duration::from_secs(seconds));
@@ -18,6 +18,10 @@ pub(super) fn parse(value: &str, date: Option<&str>) -> Option<Duration> {
 }
 
 /// Seconds since 1970 of a date such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+#[expect(
+    clippy::arithmetic_side_effects,
+    reason = "each part is checked against its range"
+)]
 fn seconds_of_date(text: &str) -> Option<i64> {
     let (_weekday, rest) = text.trim().split_once(", ")?;
     let mut words = rest.split(' ');
@@ -50,10 +54,11 @@ fn month_number(name: &str) -> Option<i64> {
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
     let idx = MONTHS.iter().position(|month| *month == name)?;
-    i64::try_from(idx).ok().map(|idx| idx + 1)
+    i64::try_from(idx).ok().map(|idx| idx.saturating_add(1))
 }
 
 /// Days since 1970-01-01 in the Gregorian calendar, with years that begin in March.
+#[expect(clippy::arithmetic_side_effects, reason = "the year has four digits")]
 fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month <= 2 {
         (year - 1, month + 9)
@@ -66,7 +71,7 @@ fn days_from_epoch(year: i64, month: i64, day: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, parse};
+    use super::{Duration, retry_after};
 
     #[test]
     fn seconds_and_dates_give_a_pause_and_anything_else_none() {
@@ -88,7 +93,7 @@ mod tests {
             ("Sun, 29 Nov 2026 17:00:00 CET", now, None),
         ] {
             assert_eq!(
-                parse(value, date),
+                retry_after(value, date),
                 seconds.map(Duration::from_secs),
                 "{value}"
             );
@@ -105,7 +110,7 @@ mod tests {
         ] {
             let epoch = Some("Thu, 01 Jan 1970 00:00:00 GMT");
             assert_eq!(
-                parse(date, epoch),
+                retry_after(date, epoch),
                 Some(Duration::from_secs(days * 86_400)),
                 "{date}"
             );

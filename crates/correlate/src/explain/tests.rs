@@ -1,0 +1,3 @@
+//! Explanations of requests of the simulated fleet against the truth, and of what is written down by hand.
+
+mod fleet;

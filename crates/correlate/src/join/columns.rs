@@ -1,0 +1,446 @@
+//! The columns of `evidence`, each computed for all pairs at once.
+
+use std::{collections::HashMap, sync::Arc};
+
+use arrow::{
+    array::{
+        ArrayRef, BooleanArray, Date32Array, Float64Array, Int64Array, ListBuilder, RecordBatch,
+        StringArray, StringBuilder, TimestampMicrosecondArray,
+    },
+    datatypes::{DataType, Field},
+};
+use tables::evidence::SPEC;
+
+use super::{
+    KeptRequest, Settings,
+    measure::{Gauge, Total},
+    pairs::{Pair, Pairs, nanos},
+    range::Numbers,
+};
+use crate::{error::Result, throttle};
+
+const NANOS_PER_SECOND: f64 = 1e9;
+const NANOS_PER_MINUTE: i64 = 60_000_000_000;
+const NANOS_PER_DAY: i64 = 86_400_000_000_000;
+
+/// Columns by name, put into the order of the table at the end.
+struct Named(HashMap<&'static str, ArrayRef>);
+
+impl Named {
+    fn put(&mut self, name: &'static str, column: impl arrow::array::Array + 'static) {
+        self.0.insert(name, Arc::new(column));
+    }
+
+    fn floats(&mut self, name: &'static str, values: impl IntoIterator<Item = Option<f64>>) {
+        self.put(name, Float64Array::from_iter(values));
+    }
+
+    fn ints(&mut self, name: &'static str, values: impl IntoIterator<Item = Option<i64>>) {
+        self.put(name, Int64Array::from_iter(values));
+    }
+
+    fn texts<'a>(&mut self, name: &'static str, values: impl IntoIterator<Item = Option<&'a str>>) {
+        self.put(name, StringArray::from_iter(values));
+    }
+
+    fn bools(&mut self, name: &'static str, values: impl IntoIterator<Item = Option<bool>>) {
+        self.put(name, BooleanArray::from_iter(values));
+    }
+
+    fn finish(mut self) -> RecordBatch {
+        let schema = SPEC.schema();
+        let columns = SPEC
+            .columns
+            .iter()
+            .filter_map(|column| self.0.remove(column.name))
+            .collect();
+        #[expect(
+            clippy::expect_used,
+            reason = "a test builds a batch of every kind of row: names and types are those of the table"
+        )]
+        let batch = RecordBatch::try_new(schema, columns).expect("columns match the table");
+        batch
+    }
+}
+
+/// Rows of `evidence`.
+pub(super) fn build(
+    requests: &[KeptRequest],
+    pairs: &Pairs<'_>,
+    settings: Settings,
+    revision: i64,
+) -> Result<RecordBatch> {
+    let mut named = Named(HashMap::with_capacity(SPEC.columns.len()));
+    put_keys(&mut named, requests, pairs);
+    put_placement(&mut named, pairs);
+    put_method(&mut named, pairs);
+    put_gauges(&mut named, pairs);
+    put_lists(&mut named, pairs);
+    put_counters(&mut named, pairs, nanos(settings.nearest_max));
+    put_baseline(&mut named, pairs);
+    put_peers(&mut named, requests.len(), pairs);
+    put_company(&mut named, requests, pairs, revision);
+    Ok(named.finish())
+}
+
+fn put_keys(named: &mut Named, requests: &[KeptRequest], pairs: &Pairs<'_>) {
+    let request = |pair: &Pair<'_>| &requests[pair.request];
+    let rows = &pairs.rows;
+    named.put(
+        "date",
+        Date32Array::from_iter_values(rows.iter().map(|pair| {
+            i32::try_from(request(pair).start_unix_nano.div_euclid(NANOS_PER_DAY))
+                .unwrap_or_default()
+        })),
+    );
+    named.put(
+        "trace_id",
+        StringArray::from_iter_values(rows.iter().map(|pair| request(pair).trace_id.to_string())),
+    );
+    named.put(
+        "span_id",
+        StringArray::from_iter_values(rows.iter().map(|pair| request(pair).span_id.to_string())),
+    );
+    named.texts(
+        "k8s_pod_name",
+        rows.iter().map(|pair| request(pair).pod.name.as_deref()),
+    );
+    named.texts(
+        "k8s_node_name",
+        rows.iter().map(|pair| {
+            let placed = pair
+                .placement
+                .and_then(|placement| placement.node.as_deref());
+            request(pair).node.as_deref().or(placed)
+        }),
+    );
+    let starts = rows.iter().map(|pair| Some(pair.start.div_euclid(1_000)));
+    named.put(
+        "start_time",
+        TimestampMicrosecondArray::from_iter(starts).with_timezone("UTC"),
+    );
+    named.put(
+        "start_time_unix_nano",
+        Int64Array::from_iter_values(rows.iter().map(|pair| pair.start)),
+    );
+    named.put(
+        "duration_ns",
+        Int64Array::from_iter_values(rows.iter().map(|pair| pair.end - pair.start)),
+    );
+}
+
+fn put_placement(named: &mut Named, pairs: &Pairs<'_>) {
+    let rows = &pairs.rows;
+    let placements = || rows.iter().map(|pair| pair.placement);
+    named.texts(
+        "gpu_uuid",
+        placements().map(|placement| Some(placement?.device.uuid())),
+    );
+    let mig: Vec<Option<String>> = placements()
+        .map(|placement| Some(placement?.device.mig_instance()?.to_string()))
+        .collect();
+    named.texts("mig_instance", mig.iter().map(Option::as_deref));
+    named.ints("dp_rank", placements().map(|placement| placement?.ranks.dp));
+    named.ints("pp_rank", placements().map(|placement| placement?.ranks.pp));
+    named.ints("tp_rank", placements().map(|placement| placement?.ranks.tp));
+    named.texts(
+        "placement_source",
+        placements().map(|placement| Some(placement?.source.as_str())),
+    );
+    named.bools(
+        "placement_disputed",
+        rows.iter()
+            .map(|pair| pair.placement.map(|_| pair.is_disputed)),
+    );
+    named.put(
+        "attribution",
+        StringArray::from_iter_values(rows.iter().map(|pair| pair.attribution.as_str())),
+    );
+    named.texts(
+        "missing_link",
+        rows.iter().map(|pair| Some(pair.missing?.as_str())),
+    );
+}
+
+fn put_method(named: &mut Named, pairs: &Pairs<'_>) {
+    let rows = &pairs.rows;
+    let sampled = |pair: &&Pair<'_>| !pair.place.is_empty();
+    named.texts(
+        "method",
+        rows.iter().map(|pair| {
+            Some(pair).filter(sampled).map(|pair| {
+                if pair.place.away.is_some() {
+                    "nearest"
+                } else {
+                    "within"
+                }
+            })
+        }),
+    );
+    named.floats(
+        "nearest_sample_s",
+        rows.iter()
+            .map(|pair| Some(pair.place.away? as f64 / NANOS_PER_SECOND)),
+    );
+    named.ints(
+        "sample_count",
+        rows.iter().map(|pair| {
+            pair.series?;
+            let within = if pair.place.away.is_some() {
+                0
+            } else {
+                pair.place.to - pair.place.from
+            };
+            i64::try_from(within).ok()
+        }),
+    );
+    named.floats(
+        "coverage",
+        rows.iter()
+            .map(|pair| Some(pair.series?.coverage(pair.start, pair.end))),
+    );
+    named.texts(
+        "resolution",
+        rows.iter().map(|pair| {
+            let is_coarse = pair.series?.interval() > pair.end - pair.start;
+            is_coarse.then_some("window_larger_than_request")
+        }),
+    );
+    named.floats(
+        "sample_interval_s",
+        rows.iter().map(|pair| {
+            Some(pair.series?.interval())
+                .filter(|interval| *interval > 0)
+                .map(|interval| interval as f64 / NANOS_PER_SECOND)
+        }),
+    );
+}
+
+fn put_gauges(named: &mut Named, pairs: &Pairs<'_>) {
+    type Pick = fn(&Numbers) -> Option<f64>;
+    const MEAN: Pick = Numbers::mean;
+    const MIN: Pick = Numbers::min;
+    const MAX: Pick = Numbers::max;
+    let gauges: [(Gauge, &[(&'static str, Pick)]); 10] = [
+        (
+            Gauge::GpuUtil,
+            &[("util_pct_avg", MEAN), ("util_pct_max", MAX)],
+        ),
+        (Gauge::GrEngineActive, &[("gr_engine_active_avg", MEAN)]),
+        (Gauge::SmActive, &[("sm_active_avg", MEAN)]),
+        (Gauge::TensorActive, &[("tensor_active_avg", MEAN)]),
+        (Gauge::DramActive, &[("dram_active_avg", MEAN)]),
+        (
+            Gauge::SmClock,
+            &[("sm_clock_mhz_avg", MEAN), ("sm_clock_mhz_min", MIN)],
+        ),
+        (Gauge::Temperature, &[("temp_c_max", MAX)]),
+        (Gauge::MemoryTemperature, &[("mem_temp_c_max", MAX)]),
+        (Gauge::Power, &[("power_w_avg", MEAN), ("power_w_max", MAX)]),
+        (Gauge::FbUsed, &[("fb_used_mib_max", MAX)]),
+    ];
+    for (gauge, columns) in gauges {
+        let known: Vec<Option<Numbers>> = pairs
+            .rows
+            .iter()
+            .map(|pair| Some(pair.series?.gauge(gauge, pair.place)))
+            .collect();
+        for (name, pick) in columns {
+            named.floats(name, known.iter().map(|known| pick(known.as_ref()?)));
+        }
+    }
+    named.floats(
+        "thermal_throttle_share",
+        pairs
+            .rows
+            .iter()
+            .map(|pair| pair.series?.thermal(pair.place)),
+    );
+}
+
+/// A list builder whose items are named and typed as in the table.
+fn texts() -> ListBuilder<StringBuilder> {
+    ListBuilder::new(StringBuilder::new()).with_field(Field::new("element", DataType::Utf8, true))
+}
+
+fn put_lists(named: &mut Named, pairs: &Pairs<'_>) {
+    let (mut reasons, mut xids, mut before) = (texts(), texts(), texts());
+    for pair in &pairs.rows {
+        let Some(series) = pair.series else {
+            reasons.append_null();
+            xids.append_null();
+            before.append_null();
+            continue;
+        };
+        match series.throttle(pair.place) {
+            Some(mask) => {
+                throttle::reasons(mask).for_each(|reason| reasons.values().append_value(reason));
+                reasons.append(true);
+            }
+            None => reasons.append_null(),
+        }
+        for xid in series.xids(pair.start, pair.end) {
+            xids.values().append_value(xid.code.to_string());
+        }
+        xids.append(true);
+        // Those within are not there again.
+        let minute = pair.start.saturating_sub(NANOS_PER_MINUTE);
+        for xid in series.xids(minute, pair.start) {
+            if xid.until <= pair.start {
+                before.values().append_value(xid.code.to_string());
+            }
+        }
+        before.append(true);
+    }
+    named.put("throttle_reasons", reasons.finish());
+    named.put("xids", xids.finish());
+    named.put("xids_before", before.finish());
+}
+
+fn put_counters(named: &mut Named, pairs: &Pairs<'_>, away_max: i64) {
+    const NVLINK: &[Total] = &[
+        Total::NvlinkCrcFlit,
+        Total::NvlinkCrcData,
+        Total::NvlinkReplay,
+        Total::NvlinkRecovery,
+    ];
+    let columns: [(&[Total], &'static str, f64); 6] = [
+        (&[Total::Energy], "energy_j", 1.0),
+        (
+            &[Total::ThermalThrottle],
+            "thermal_throttle_s",
+            NANOS_PER_SECOND,
+        ),
+        (
+            &[Total::PowerThrottle],
+            "power_throttle_s",
+            NANOS_PER_SECOND,
+        ),
+        (&[Total::EccDbe], "ecc_dbe", 1.0),
+        (&[Total::PcieReplay], "pcie_replays", 1.0),
+        (NVLINK, "nvlink_errors", 1.0),
+    ];
+    let mut windows: Vec<Option<i64>> = vec![None; pairs.rows.len()];
+    let mut restarts: Vec<Option<bool>> = vec![None; pairs.rows.len()];
+    for (totals, name, divisor) in columns {
+        let mut column: Vec<Option<f64>> = Vec::with_capacity(pairs.rows.len());
+        for ((pair, window), restart) in pairs.rows.iter().zip(&mut windows).zip(&mut restarts) {
+            // Of several that add up, those count that there are.
+            let mut sum = None;
+            let grown = totals
+                .iter()
+                .filter_map(|total| pair.series?.growth(*total, pair.start, pair.end, away_max));
+            for (grown, length) in grown {
+                *window = Some(length);
+                *restart = Some(restart.unwrap_or(false) || !grown.is_whole);
+                sum = Some(sum.unwrap_or(0.0) + grown.amount / divisor);
+            }
+            column.push(sum);
+        }
+        named.floats(name, column);
+    }
+    let seconds = windows
+        .iter()
+        .map(|window| Some((*window)? as f64 / NANOS_PER_SECOND));
+    named.floats("counter_window_s", seconds);
+    named.bools("counter_restart", restarts);
+}
+
+fn put_baseline(named: &mut Named, pairs: &Pairs<'_>) {
+    let rows = &pairs.rows;
+    named.floats(
+        "baseline_sm_clock_mhz",
+        rows.iter()
+            .map(|pair| pair.series?.busy_clock(pair.baseline).mean()),
+    );
+    for (gauge, name) in [
+        (Gauge::GpuUtil, "baseline_util_pct"),
+        (Gauge::Power, "baseline_power_w"),
+        (Gauge::Temperature, "baseline_temp_c"),
+    ] {
+        named.floats(
+            name,
+            rows.iter()
+                .map(|pair| pair.series?.gauge(gauge, pair.baseline).mean()),
+        );
+    }
+    named.ints(
+        "baseline_sample_count",
+        rows.iter().map(|pair| {
+            pair.series?;
+            i64::try_from(pair.baseline.to - pair.baseline.from).ok()
+        }),
+    );
+}
+
+/// What the other devices of the same request did: in a tensor-parallel group all run every step, and the slowest
+/// holds up the rest.
+fn put_peers(named: &mut Named, n_requests: usize, pairs: &Pairs<'_>) {
+    let own: Vec<Option<f64>> = pairs
+        .rows
+        .iter()
+        .map(|pair| pair.series?.gauge(Gauge::SmClock, pair.place).mean())
+        .collect();
+    let mut all = vec![(0.0, 0_i64); n_requests];
+    for (pair, clock) in pairs.rows.iter().zip(&own) {
+        if let Some(clock) = clock {
+            let (sum, n) = &mut all[pair.request];
+            *sum += clock;
+            *n += 1;
+        }
+    }
+    let others = pairs.rows.iter().zip(&own).map(|(pair, own)| {
+        let (sum, n) = all[pair.request];
+        match own {
+            Some(own) => (sum - own, n - 1),
+            None => (sum, n),
+        }
+    });
+    let others: Vec<(f64, i64)> = others.collect();
+    named.floats(
+        "peers_sm_clock_mhz_avg",
+        others
+            .iter()
+            .map(|(sum, n)| (*n > 0).then(|| sum / *n as f64)),
+    );
+    named.ints(
+        "peer_count",
+        pairs
+            .rows
+            .iter()
+            .zip(&others)
+            .map(|(pair, (_, n))| pair.placement.map(|_| *n)),
+    );
+}
+
+fn put_company(named: &mut Named, requests: &[KeptRequest], pairs: &Pairs<'_>, revision: i64) {
+    let rows = &pairs.rows;
+    let count = |count: usize| i64::try_from(count).ok();
+    named.ints(
+        "other_request_count",
+        rows.iter()
+            .map(|pair| pair.n_other_requests.and_then(count)),
+    );
+    named.ints(
+        "other_pod_count",
+        rows.iter()
+            .map(|pair| pair.placement.and_then(|_| count(pair.n_other_pods))),
+    );
+    // Where no device is known there is nothing to wait for.
+    named.bools(
+        "complete",
+        rows.iter().map(|pair| {
+            let end = requests[pair.request].end_unix_nano;
+            Some(
+                pair.placement.is_none()
+                    || pair
+                        .series
+                        .is_some_and(|series| series.last_time() >= Some(end)),
+            )
+        }),
+    );
+    named.put(
+        "revision",
+        Int64Array::from_iter_values(std::iter::repeat_n(revision, rows.len())),
+    );
+}
