@@ -9,9 +9,9 @@
 //! under the old policies, because after a crash nobody would know which those were.
 //!
 //! What is remembered stays: decisions, spans of decided traces, service names, what policies have said. A policy whose
-//! text is the same goes on with its budget or its rates, any other begins anew; so does `budget`. Of a span that came in two versions
-//! only the one that counts is folded again; a trace's first arrival is kept, so that it is due as if nothing had
-//! happened. One that is due and waits for a trace that it links to waits anew.
+//! text is the same goes on with its budget or its rates, any other begins anew; so does `budget`. Of a span that came
+//! in two versions only the one that counts is folded again; a trace's first arrival is kept, so that it is due as if
+//! nothing had happened. One that is due and waits for a trace that it links to waits anew.
 
 use std::mem;
 

@@ -263,7 +263,7 @@ fn rates_go_on_through_a_reload_that_gives_keys_other_places() {
     ]}});
     let keys = |policies: Json| config(json!({"decision_wait": "1ms", "policies": policies}));
     let mut run = Run::new(Sampler::new(&keys(json!([rate.clone()]))).unwrap());
-    let mut send = |run: &mut Run, from_ms: u64, until_ms: u64| {
+    let send = |run: &mut Run, from_ms: u64, until_ms: u64| {
         run.decided.clear();
         for ms in (from_ms..until_ms).step_by(10) {
             let trace = ms.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8;
