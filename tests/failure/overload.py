@@ -38,9 +38,10 @@ TRACES_PER_EXPORT = 1
 TRACES_PER_EXPORT_CPU = 8
 
 # A few seconds of work and several commits: what the server needs to know the pace of its storage.
-BACKLOG_SPANS_MAX = 6_000
+BACKLOG_SPANS_MAX = 24_000
 BACKLOG_SPANS_MAX_CPU = 200_000
-COMMIT_BYTES = 1 << 20
+# Of a size at which the line carries rows rather than the footers of files.
+COMMIT_BYTES = 2 << 20
 COMMIT_BYTES_CPU = 16 << 20
 # Slow enough that a slow build on a busy machine waits for the line, not the line for it.
 BYTES_PER_S = 100_000
