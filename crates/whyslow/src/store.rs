@@ -30,6 +30,10 @@ use rows::Rows;
 /// How often age and size are looked at.
 const TICK: Duration = Duration::from_millis(200);
 
+/// How long the next release may take to come before a commit is made without it: those that wait in the log are
+/// read back one after the other.
+const GATHER: Duration = Duration::from_millis(20);
+
 /// First and longest pause after a commit that failed.
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_LONGEST: Duration = Duration::from_secs(30);
@@ -169,6 +173,7 @@ impl Store {
                 _ = tick.tick() => {}
             }
             if self.is_due() {
+                self.take_what_waits(&mut releases).await;
                 self.commit(&gateway).await;
             }
         }
@@ -181,6 +186,16 @@ impl Store {
         tracing::warn!(
             "rows could not be committed at shutdown; the next start takes them from the log"
         );
+    }
+
+    /// Takes the releases that are there already, as far as there is room: when storage is behind, commits become
+    /// larger, and what each costs by itself counts less.
+    async fn take_what_waits(&mut self, releases: &mut mpsc::Receiver<Release>) {
+        while !self.is_full()
+            && let Ok(Some(release)) = tokio::time::timeout(GATHER, releases.recv()).await
+        {
+            self.take(&release);
+        }
     }
 
     /// Turns a release into rows, which SQL sees from now on.
