@@ -197,6 +197,7 @@ pub struct Metrics {
     pub(crate) spans_carried: AtomicU64,
     pub(crate) sampler_heap_bytes: AtomicU64,
     links_missed: [AtomicU64; LINKS_MISSED.len()],
+    pub(crate) sampler_keys_overflowed: AtomicU64,
     pub(crate) connections: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
     handshakes_failed: [HandshakeFailures; 2],
@@ -363,6 +364,7 @@ impl Metrics {
         for ((_, count), cell) in LINKS_MISSED.iter().zip(&self.links_missed) {
             set(cell, count(&stats.links));
         }
+        set(&self.sampler_keys_overflowed, stats.n_keys_overflowed);
     }
 
     pub(crate) fn set_unhealthy(&self) {

@@ -1,6 +1,6 @@
 //! `whyslow check`: validates a pipeline file and prints what would run.
 
-mod policy;
+pub(crate) mod policy;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -131,6 +131,9 @@ fn describe(name: &str, loaded: &Loaded) -> String {
             "            keep what links to a trace kept by a policy, waiting for it up to {:?}",
             config.sampler.linked_traces.wait
         ));
+    }
+    if let Some(budget) = &config.sampler.budget {
+        line(format!("            {}", policy::describe_budget(budget)));
     }
     destinations(config).into_iter().for_each(&mut line);
     match &config.query {

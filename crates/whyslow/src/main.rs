@@ -13,15 +13,18 @@ mod config;
 mod connect;
 mod demo;
 mod generate;
+mod history;
 mod maintain;
 mod replay;
 mod serve;
 mod show;
+mod simulate;
 #[cfg(test)]
 mod simulation;
 mod slow;
 mod sql;
 mod store;
+mod why;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -53,6 +56,8 @@ enum Command {
     Check(check::Args),
     Sql(sql::Args),
     Slow(slow::Args),
+    Why(why::Args),
+    Simulate(simulate::Args),
     Replay(replay::Args),
     Maintain(maintain::Args),
     Loadgen(generate::Args),
@@ -70,6 +75,8 @@ fn main() -> ExitCode {
         Command::Demo(args) => block_on(demo::run(args)),
         Command::Sql(args) => block_on(sql::run(args)),
         Command::Slow(args) => block_on(slow::run(args)),
+        Command::Why(args) => block_on(why::run(args)),
+        Command::Simulate(args) => block_on(simulate::run(args)),
         Command::Replay(args) => block_on(replay::run(args)),
         Command::Maintain(args) => block_on(maintain::run(args)),
         Command::Loadgen(args) => block_on(generate::run(args)),

@@ -1,6 +1,6 @@
 //! Deciding: what is due becomes a decision record, then a release.
 
-use sampler::{Decided, Decision, PendingSpan, SpanHandle};
+use sampler::{Decided, Decision, PendingSpan};
 use wal::{Disk, Position};
 
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     holds::{SegmentCounter, SegmentCounts},
     ingest::{Effects, Ingest, Uncommitted, pressure},
     metrics,
-    record::{DecidedTrace, DecisionRecord, KEPT_PER_RECORD_MAX, Kept, LateSpan},
+    record::{DecidedTrace, DecisionRecord, KEPT_PER_RECORD_MAX, Kept, KeptSpan, LateSpan},
     release::{KeptList, Plan, PlannedTrace},
 };
 
@@ -35,7 +35,12 @@ impl<D: Disk> Ingest<D> {
         let is_full = self.unrecorded.len() >= TRACES_PER_RELEASE_MAX
             || self.late.len() > LATE_PER_RELEASE_MAX
             || self.duplicates.len() > LATE_PER_RELEASE_MAX;
-        self.is_behind = self.record_next(now_unix_nano, effects) && is_full;
+        let mut is_recorded = self.record_next(now_unix_nano, effects);
+        // A round of a budget is decided as a whole, and may take several releases.
+        while is_recorded && !self.unrecorded.is_empty() {
+            is_recorded = self.record_next(now_unix_nano, effects);
+        }
+        self.is_behind = is_recorded && is_full;
     }
 
     /// Brings the gauges of what is undecided up to date.
@@ -65,6 +70,7 @@ impl<D: Disk> Ingest<D> {
                 trigger: decided.trigger,
                 policy: self.names.policy(&self.sampler, decided.policy),
                 adjusted_count: decided.adjusted_count,
+                threshold: decided.threshold,
             });
         }
         let late = self.late.iter().take(n_late).cloned().collect();
@@ -143,6 +149,7 @@ impl<D: Disk> Ingest<D> {
                 policy,
                 trigger: decided.trigger,
                 adjusted_count: decided.adjusted_count,
+                threshold: decided.threshold,
                 summary: decided.summary,
                 services,
                 spans,
@@ -188,27 +195,33 @@ impl<D: Disk> Ingest<D> {
         if !self.settings.is_exporting {
             return Ok(None);
         }
-        let mut handles: Vec<SpanHandle> = Vec::new();
+        let mut spans: Vec<KeptSpan> = Vec::new();
         let mut n_bytes = 0_u64;
         let traces = self.unrecorded.iter().take(n_traces);
         for trace in traces.filter(|trace| trace.decision == Decision::Sampled) {
-            handles.extend(trace.spans.iter().map(|span| span.handle));
+            spans.extend(trace.spans.iter().map(|span| KeptSpan {
+                handle: span.handle,
+                threshold: trace.threshold,
+            }));
             n_bytes = n_bytes.saturating_add(trace.summary.n_bytes);
         }
         let late = self.late.iter().take(n_late);
         let late = late.filter(|late| late.decision == Decision::Sampled);
-        handles.extend(late.map(|late| late.handle));
-        handles.sort_unstable();
+        spans.extend(late.map(|late| KeptSpan {
+            handle: late.handle,
+            threshold: late.threshold(),
+        }));
+        spans.sort_unstable_by_key(|span| span.handle);
         let mut list = None;
         let (mut previous, mut n_spans) = (Position::MIN, 0_u64);
-        for part in handles.chunks(KEPT_PER_RECORD_MAX) {
+        for part in spans.chunks(KEPT_PER_RECORD_MAX) {
             n_spans = n_spans.saturating_add(part.len() as u64);
             let kept = Kept {
                 sequence,
                 previous,
                 n_spans,
                 n_bytes,
-                handles: part.to_vec(),
+                spans: part.to_vec(),
             };
             let mut bytes = Vec::new();
             kept.write(&mut bytes);

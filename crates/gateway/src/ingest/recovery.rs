@@ -181,6 +181,7 @@ impl<D: Disk> Ingest<D> {
                 policy: trace.policy.as_deref(),
                 trigger: trace.trigger,
                 adjusted_count: trace.adjusted_count,
+                threshold: trace.threshold,
             };
             self.sampler.apply(&recorded, &mut decided);
         }

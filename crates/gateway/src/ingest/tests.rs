@@ -13,3 +13,4 @@ mod reload;
 mod route;
 mod streams;
 mod sync;
+mod thresholds;

@@ -197,6 +197,11 @@ impl Metrics {
             let labels = [("reason", *reason)];
             text.sample("sampler_links_missed_total", &labels, load(n_links));
         }
+        text.single_counter(
+            "sampler_keys_overflowed_total",
+            "Traces whose key was one too many for an `adaptive` policy: they share a rate with others.",
+            load(&self.sampler_keys_overflowed),
+        );
         let heap_bytes = load(&self.sampler_heap_bytes);
         text.gauge(
             "sampler_heap_bytes",

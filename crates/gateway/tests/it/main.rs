@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod cases;
 #[cfg(test)]
+mod conformance;
+#[cfg(test)]
 mod connections;
 #[cfg(test)]
 mod harness;

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use sampler::{
-    Composite, NumericAttribute, Policy, PolicyTrigger, PolicyType, ROOT_GRACE, SpanCount,
-    StringAttribute,
+    Adaptive, Budget, Composite, NumericAttribute, Policy, PolicyTrigger, PolicyType,
+    ProbabilisticMode, ROOT_GRACE, SpanCount, StringAttribute,
 };
 
 use crate::show;
@@ -56,7 +56,7 @@ pub(super) fn exceptions(sampler: &sampler::Config) -> impl Iterator<Item = Stri
 }
 
 /// Which traces a policy matches.
-pub(super) fn describe(policy: &PolicyType) -> String {
+pub(crate) fn describe(policy: &PolicyType) -> String {
     match policy {
         PolicyType::AlwaysSample => "every trace".to_owned(),
         PolicyType::Latency(latency) if latency.upper_threshold_ms > 0 => format!(
@@ -65,7 +65,16 @@ pub(super) fn describe(policy: &PolicyType) -> String {
         ),
         PolicyType::Latency(latency) => format!("longer than {} ms", latency.threshold_ms),
         PolicyType::NumericAttribute(numeric) => describe_numeric(numeric),
-        PolicyType::Probabilistic(p) => format!("{} % by trace id", p.sampling_percentage),
+        PolicyType::Probabilistic(p) => {
+            let by = match p.mode {
+                ProbabilisticMode::HashSeed => "by trace id",
+                ProbabilisticMode::Equalizing => {
+                    "of all traces, what samplers before this one dropped included"
+                }
+                ProbabilisticMode::Proportional => "of what arrives, by trace id",
+            };
+            format!("{} % {by}", p.sampling_percentage)
+        }
         PolicyType::StatusCode(codes) => {
             format!("a span with status {}", codes.status_codes.join(" or "))
         }
@@ -102,6 +111,8 @@ pub(super) fn describe(policy: &PolicyType) -> String {
         PolicyType::Not(not) => format!("not: {}", describe(&not.not_sub_policy.policy_type)),
         PolicyType::Drop(drop) => all(&drop.drop_sub_policy),
         PolicyType::Composite(composite) => describe_composite(composite),
+        PolicyType::Adaptive(adaptive) => describe_adaptive(adaptive),
+        PolicyType::SqlCondition(sql) => sql.condition.clone(),
     }
 }
 
@@ -150,6 +161,51 @@ fn describe_composite(composite: &Composite) -> String {
     )
 }
 
+fn describe_adaptive(adaptive: &Adaptive) -> String {
+    let target = match (
+        adaptive.target_traces_per_second,
+        adaptive.target_percentage,
+    ) {
+        (Some(per_second), _) => format!("about {per_second} traces a second"),
+        (None, percentage) => format!("about {} % of all traces", percentage.unwrap_or_default()),
+    };
+    format!(
+        "{target}, rare values of {} first",
+        adaptive.keys.join(", ")
+    )
+}
+
+/// How much is kept of what the policies match.
+pub(super) fn describe_budget(budget: &Budget) -> String {
+    let (unit, per_second) = match (budget.spans_per_second, budget.traces_per_second) {
+        (Some(spans), _) => ("span", spans),
+        (None, traces) => ("trace", traces.unwrap_or_default()),
+    };
+    let burst = match budget.burst_capacity {
+        0 => per_second.saturating_mul(2),
+        burst => burst,
+    };
+    let burst = show::text::count(burst);
+    let order = match &budget.order {
+        None => "errors, then the slowest".to_owned(),
+        Some(names) if names.is_empty() => {
+            return format!(
+                "at most {} a second in all, up to {burst} at once, by trace id",
+                show::text::counted(per_second, unit)
+            );
+        }
+        Some(names) => names
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect::<Vec<_>>()
+            .join(", then "),
+    };
+    format!(
+        "at most {} a second in all, up to {burst} at once: first {order}, then the rest",
+        show::text::counted(per_second, unit)
+    )
+}
+
 fn all(subs: &[Policy]) -> String {
     let subs: Vec<String> = subs.iter().map(|sub| describe(&sub.policy_type)).collect();
     subs.join(" and ")
@@ -161,7 +217,7 @@ fn no_span_with(is_inverted: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{describe, exceptions, waits};
+    use super::{describe, describe_budget, exceptions, waits};
 
     #[test]
     fn waits_are_put_in_words() {
@@ -249,10 +305,43 @@ mod tests {
                 "type: composite, composite: {max_total_spans_per_second: 9, composite_sub_policy: [{name: a, type: trace_flags}, {name: b, type: always_sample}]}",
                 "up to 9 spans a second of: a span with the W3C flag `sampled`; every trace",
             ),
+            (
+                "type: probabilistic, probabilistic: {sampling_percentage: 5, mode: proportional}",
+                "5 % of what arrives, by trace id",
+            ),
+            (
+                "type: adaptive, adaptive: {keys: [root.name, tenant], target_traces_per_second: 50}",
+                "about 50 traces a second, rare values of root.name, tenant first",
+            ),
+            (
+                "type: sql_condition, sql_condition: {condition: duration_ns > 5}",
+                "duration_ns > 5",
+            ),
         ] {
             let yaml = format!("{{name: p, {policy}}}");
             let policy: sampler::Policy = serde_saphyr::from_str(&yaml).unwrap();
             assert_eq!(describe(&policy.policy_type), expected);
+        }
+    }
+
+    #[test]
+    fn a_budget_says_how_much_and_in_which_order() {
+        for (budget, expected) in [
+            (
+                "{spans_per_second: 100}",
+                "at most 100 spans a second in all, up to 200 at once: first errors, then the slowest, then the rest",
+            ),
+            (
+                "{traces_per_second: 1, burst_capacity: 5, order: [a, b]}",
+                "at most 1 trace a second in all, up to 5 at once: first `a`, then `b`, then the rest",
+            ),
+            (
+                "{traces_per_second: 1, order: []}",
+                "at most 1 trace a second in all, up to 2 at once, by trace id",
+            ),
+        ] {
+            let budget: sampler::Budget = serde_saphyr::from_str(budget).unwrap();
+            assert_eq!(describe_budget(&budget), expected);
         }
     }
 }

@@ -152,6 +152,8 @@ fn default_sampler() -> sampler::Config {
                 sampler::PolicyType::Probabilistic(sampler::Probabilistic {
                     sampling_percentage: 5.0,
                     hash_salt: String::new(),
+                    mode: sampler::ProbabilisticMode::HashSeed,
+                    sampling_precision: None,
                 }),
             ),
         ],

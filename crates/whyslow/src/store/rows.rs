@@ -196,7 +196,8 @@ fn loss_flag(trigger: Trigger) -> Option<LossFlag> {
         | Trigger::Matched
         | Trigger::Shutdown
         | Trigger::Late
-        | Trigger::Linked => None,
+        | Trigger::Linked
+        | Trigger::Budget => None,
     }
 }
 

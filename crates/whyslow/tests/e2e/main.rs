@@ -31,3 +31,5 @@ mod oracle;
 mod reload;
 #[cfg(test)]
 mod security;
+#[cfg(test)]
+mod simulate;

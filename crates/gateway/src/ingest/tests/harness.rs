@@ -45,6 +45,7 @@ pub(super) struct TestSpan {
     parent: Option<u8>,
     is_error: bool,
     name: &'static str,
+    trace_state: &'static str,
 }
 
 pub(super) fn root(trace: u8, id: u8) -> TestSpan {
@@ -54,6 +55,7 @@ pub(super) fn root(trace: u8, id: u8) -> TestSpan {
         parent: None,
         is_error: false,
         name: "root",
+        trace_state: "",
     }
 }
 
@@ -64,6 +66,7 @@ pub(super) fn child(trace: u8, id: u8, parent: u8) -> TestSpan {
         parent: Some(parent),
         is_error: false,
         name: "child",
+        trace_state: "",
     }
 }
 
@@ -82,6 +85,13 @@ impl TestSpan {
             ..self
         }
     }
+
+    pub(super) fn trace_state(self, trace_state: &'static str) -> TestSpan {
+        TestSpan {
+            trace_state,
+            ..self
+        }
+    }
 }
 
 pub(super) const RESOURCE_SCHEMA_URL: &str = "https://example.org/resource";
@@ -94,6 +104,7 @@ pub(super) fn export(spans: &[TestSpan]) -> Bytes {
         export = export
             .trace(span.trace.into())
             .span(span.name, 5.ms())
+            .trace_state(span.trace_state)
             .id(span.id.into());
         export = match span.parent {
             Some(parent) => export.parent(parent.into()),
