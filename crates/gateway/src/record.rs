@@ -37,6 +37,8 @@
 //!             flags u8: 1 it describes a request, 2 its `th` is erased
 //!           n_duplicates u32        copies of spans of decided traces
 //!             position u64, offset u32
+//!           n_metrics u32           exports of metrics that the release carries
+//!             position u64
 //! ```
 //!
 //! A decision record is appended and flushed before its release is handed on, so a decision that anybody
@@ -45,7 +47,7 @@
 //!
 //! Decided: a late span stands in the record by its handle, sampled or not. On replay the decision it
 //! followed may be gone with its segment, and without the handle it would start a trace of its own. The same
-//! holds for a copy of a span of a decided trace.
+//! holds for a copy of a span of a decided trace, and for metrics: each is in exactly one release.
 
 mod kept;
 
@@ -56,6 +58,7 @@ use otlp::{
     export::{Limits, Signal, TimeWindow},
 };
 use sampler::{Decision, SpanHandle, Threshold, ThresholdChange, Trigger};
+use wal::Position;
 
 pub(crate) use self::kept::{KEPT_PER_RECORD_MAX, Kept, KeptSpan};
 
@@ -151,6 +154,8 @@ pub(crate) struct DecisionRecord {
     pub(crate) late: Vec<LateSpan>,
     /// Copies of spans that were decided before, or came late before.
     pub(crate) duplicates: Vec<SpanHandle>,
+    /// Exports of metrics that the release carries, in the order of the log.
+    pub(crate) metrics: Vec<Position>,
 }
 
 /// The decision on one trace.
@@ -292,6 +297,10 @@ impl DecisionRecord {
             out.extend(handle.position.to_le_bytes());
             out.extend(handle.offset.to_le_bytes());
         }
+        out.extend(count(self.metrics.len()));
+        for position in &self.metrics {
+            out.extend(position.as_u64().to_le_bytes());
+        }
     }
 
     fn read(mut reader: Reader<'_>) -> Result<DecisionRecord, &'static str> {
@@ -352,6 +361,10 @@ impl DecisionRecord {
         }
         for _ in 0..u32::from_le_bytes(reader.array()?) {
             record.duplicates.push(reader.handle()?);
+        }
+        for _ in 0..u32::from_le_bytes(reader.array()?) {
+            let position = u64::from_le_bytes(reader.array()?);
+            record.metrics.push(Position::from_u64(position));
         }
         if reader.bytes.is_empty() {
             Ok(record)

@@ -26,6 +26,8 @@ pub struct Release {
     pub decided: Vec<ReleasedTrace>,
     /// Spans that came after the decision on their trace and leave a row.
     pub late: Vec<ReleasedLate>,
+    /// Exports of metrics that came since the release before, in order of arrival. Nothing else may be in a release.
+    pub metrics: Vec<Record>,
 }
 
 /// A decided trace.
@@ -64,7 +66,7 @@ pub struct ReleasedLate {
     pub span: ReleasedSpan,
 }
 
-/// An export of the log, shared by the spans that it carried.
+/// An export of the log, shared by the spans that it carried, or one of metrics.
 #[derive(Debug)]
 pub struct Record {
     /// The record as stored: the body behind its header.
@@ -167,6 +169,7 @@ pub(crate) struct Plan {
     pub(crate) decided_unix_nano: u64,
     pub(crate) traces: Vec<PlannedTrace>,
     pub(crate) late: Vec<LateSpan>,
+    pub(crate) metrics: Vec<Position>,
     /// For the exporters.
     pub(crate) kept: Option<KeptList>,
 }
@@ -246,6 +249,9 @@ impl<D: Disk> Releaser<D> {
             want(late.handle, late.is_request, false, late.threshold());
         }
         let mut spans = self.read(wanted)?.into_iter();
+        let metrics = plan.metrics.iter();
+        let metrics = metrics.map(|position| self.read_record(*position));
+        let metrics = metrics.collect::<Result<Vec<_>>>()?;
 
         let mut decided = Vec::with_capacity(plan.traces.len());
         for trace in plan.traces {
@@ -279,6 +285,7 @@ impl<D: Disk> Releaser<D> {
             decided_unix_nano: plan.decided_unix_nano,
             decided,
             late,
+            metrics,
         })
     }
 

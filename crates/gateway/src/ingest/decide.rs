@@ -6,7 +6,10 @@ use wal::{Disk, Position};
 use crate::{
     config::SyncPolicy,
     holds::{SegmentCounter, SegmentCounts},
-    ingest::{Effects, Ingest, Uncommitted, pressure},
+    ingest::{
+        Effects, Ingest, Uncommitted, pressure,
+        side_lane::{self, MetricsExport},
+    },
     metrics,
     record::{DecidedTrace, DecisionRecord, KEPT_PER_RECORD_MAX, Kept, KeptSpan, LateSpan},
     release::{KeptList, Plan, PlannedTrace},
@@ -34,7 +37,8 @@ impl<D: Disk> Ingest<D> {
         }
         let is_full = self.unrecorded.len() >= TRACES_PER_RELEASE_MAX
             || self.late.len() > LATE_PER_RELEASE_MAX
-            || self.duplicates.len() > LATE_PER_RELEASE_MAX;
+            || self.duplicates.len() > LATE_PER_RELEASE_MAX
+            || self.side_lane.is_full();
         let mut is_recorded = self.record_next(now_unix_nano, effects);
         // A round of a budget is decided as a whole, and may take several releases.
         while is_recorded && !self.unrecorded.is_empty() {
@@ -59,7 +63,8 @@ impl<D: Disk> Ingest<D> {
         let n_traces = self.unrecorded.len().min(TRACES_PER_RELEASE_MAX);
         let n_late = self.late.len().min(LATE_PER_RELEASE_MAX);
         let n_duplicates = self.duplicates.len().min(LATE_PER_RELEASE_MAX);
-        if n_traces == 0 && n_late == 0 && n_duplicates == 0 {
+        let n_metrics = self.side_lane.n_next();
+        if n_traces == 0 && n_late == 0 && n_duplicates == 0 && n_metrics == 0 {
             return false;
         }
         let mut traces = Vec::with_capacity(n_traces);
@@ -81,6 +86,7 @@ impl<D: Disk> Ingest<D> {
             traces,
             late,
             duplicates: self.duplicates.iter().take(n_duplicates).copied().collect(),
+            metrics: self.side_lane.positions(n_metrics),
         };
         let mut bytes = Vec::new();
         record.write(&mut bytes);
@@ -101,6 +107,8 @@ impl<D: Disk> Ingest<D> {
                 let decided: Vec<Decided> = self.unrecorded.drain(..n_traces).collect();
                 let late: Vec<LateSpan> = self.late.drain(..n_late).collect();
                 self.duplicates.drain(..n_duplicates);
+                let metrics = self.side_lane.take_first(n_metrics);
+                self.count_points_released(&metrics);
                 for decided in &decided {
                     let policy = self.names.policy(&self.sampler, decided.policy);
                     self.metrics.count_decided(decided, policy);
@@ -108,7 +116,7 @@ impl<D: Disk> Ingest<D> {
                 self.metrics.set_policies(&self.sampler);
                 let plan = Plan {
                     kept,
-                    ..self.plan(sequence, now_unix_nano, decided, late)
+                    ..self.plan(sequence, now_unix_nano, decided, late, &metrics)
                 };
                 self.unsynced.push_back((position, plan));
                 self.hand_on_synced(effects);
@@ -129,8 +137,9 @@ impl<D: Disk> Ingest<D> {
         decided_unix_nano: u64,
         decided: Vec<Decided>,
         late: Vec<LateSpan>,
+        metrics: &[MetricsExport],
     ) -> Plan {
-        let segments = self.hold_as_recorded(&decided, &late);
+        let segments = self.hold_as_recorded(&decided, &late, metrics);
         let (mut n_decided, mut n_rows) = (0_u64, 0_u64);
         let mut traces = Vec::with_capacity(decided.len());
         for mut decided in decided {
@@ -158,7 +167,9 @@ impl<D: Disk> Ingest<D> {
         let n_pending = self.sampler.stats().n_spans;
         self.backlog.add_decided(n_decided, n_rows, n_pending);
         let n_late = late.iter().filter(|late| late.is_released()).count();
-        let n_rows = n_rows.saturating_add(n_late as u64);
+        let n_rows = n_rows
+            .saturating_add(n_late as u64)
+            .saturating_add(side_lane::n_rows(metrics));
         // Where nothing is stored, nothing waits for it.
         let n_rows = if sequence > self.stored { n_rows } else { 0 };
         self.backlog.add_waiting(n_rows);
@@ -178,6 +189,7 @@ impl<D: Disk> Ingest<D> {
             decided_unix_nano,
             traces,
             late,
+            metrics: metrics.iter().map(|export| export.position).collect(),
             kept: None,
         }
     }
@@ -235,14 +247,20 @@ impl<D: Disk> Ingest<D> {
         Ok(list)
     }
 
-    /// The spans of a release per segment. Late ones were held as pending until now.
-    fn hold_as_recorded(&mut self, decided: &[Decided], late: &[LateSpan]) -> SegmentCounts {
+    /// What a release holds, per segment. Late spans were held as pending until now.
+    fn hold_as_recorded(
+        &mut self,
+        decided: &[Decided],
+        late: &[LateSpan],
+        metrics: &[MetricsExport],
+    ) -> SegmentCounts {
         let mut counter = pressure::count(decided);
         let mut late_counter = SegmentCounter::default();
         for span in late {
             late_counter.count(span.handle.position);
             counter.count(span.handle.position);
         }
+        side_lane::count(metrics, &mut counter);
         let late = late_counter.into_counts();
         self.pending.remove(&late);
         self.decided.add_all(&late);

@@ -36,6 +36,7 @@ fn decision_record() -> DecisionRecord {
             position: 3,
             offset: u32::MAX,
         }],
+        metrics: vec![Position::MIN, Position::from_u64(u64::MAX)],
     }
 }
 
@@ -49,6 +50,7 @@ fn written(record: &DecisionRecord) -> Vec<u8> {
 fn a_decision_reads_back_as_written() {
     let without_duplicates = DecisionRecord {
         duplicates: Vec::new(),
+        metrics: Vec::new(),
         ..decision_record()
     };
     for record in [

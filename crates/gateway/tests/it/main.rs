@@ -16,6 +16,8 @@ mod limits;
 #[cfg(test)]
 mod overload;
 #[cfg(test)]
+mod scrape;
+#[cfg(test)]
 mod tls;
 #[cfg(test)]
 mod tokens;

@@ -248,79 +248,82 @@ mod tests {
         }
     }
 
+    /// A policy of each type, and its words.
+    const WORDS: &[(&str, &str)] = &[
+        ("type: always_sample", "every trace"),
+        (
+            "type: latency, latency: {threshold_ms: 5}",
+            "longer than 5 ms",
+        ),
+        (
+            "type: numeric_attribute, numeric_attribute: {key: k, min_value: 0.5, max_value: 2}",
+            "a number from 0.5 to 2 in the attribute `k`",
+        ),
+        (
+            "type: probabilistic, probabilistic: {sampling_percentage: 2.5}",
+            "2.5 % by trace id",
+        ),
+        (
+            "type: string_attribute, string_attribute: {key: k, values: [a, b], invert_match: true}",
+            "no span with the attribute `k` being a or b",
+        ),
+        (
+            "type: boolean_attribute, boolean_attribute: {key: k, value: true}",
+            "the attribute `k` being true",
+        ),
+        (
+            "type: trace_state, trace_state: {key: k, values: [a]}",
+            "`k` in the tracestate being a",
+        ),
+        ("type: trace_flags", "a span with the W3C flag `sampled`"),
+        (
+            "type: span_count, span_count: {min_spans: 3, max_spans: 5}",
+            "3 to 5 spans",
+        ),
+        (
+            "type: rate_limiting, rate_limiting: {spans_per_second: 1}",
+            "up to 1 span a second",
+        ),
+        (
+            "type: bytes_limiting, bytes_limiting: {bytes_per_second: 1024}",
+            "up to 1.0 KiB a second",
+        ),
+        (
+            "type: ottl_condition, ottl_condition: {span: ['name == \"a\"'], spanevent: ['name == \"b\"']}",
+            "name == \"a\" or name == \"b\"",
+        ),
+        (
+            "type: not, not: {not_sub_policy: {name: s, type: status_code, status_code: {status_codes: [OK]}}}",
+            "not: a span with status OK",
+        ),
+        (
+            "type: drop, drop: {drop_sub_policy: [{name: a, type: trace_flags}, {name: b, type: always_sample}]}",
+            "a span with the W3C flag `sampled` and every trace",
+        ),
+        (
+            "type: composite, composite: {max_total_spans_per_second: 9, composite_sub_policy: [{name: a, type: trace_flags}, {name: b, type: always_sample}]}",
+            "up to 9 spans a second of: a span with the W3C flag `sampled`; every trace",
+        ),
+        (
+            "type: probabilistic, probabilistic: {sampling_percentage: 5, mode: proportional}",
+            "5 % of what arrives, by trace id",
+        ),
+        (
+            "type: adaptive, adaptive: {keys: [root.name, tenant], target_traces_per_second: 50}",
+            "about 50 traces a second, rare values of root.name, tenant first",
+        ),
+        (
+            "type: sql_condition, sql_condition: {condition: duration_ns > 5}",
+            "duration_ns > 5",
+        ),
+    ];
+
     #[test]
     fn every_type_is_put_in_words() {
-        for (policy, expected) in [
-            ("type: always_sample", "every trace"),
-            (
-                "type: latency, latency: {threshold_ms: 5}",
-                "longer than 5 ms",
-            ),
-            (
-                "type: numeric_attribute, numeric_attribute: {key: k, min_value: 0.5, max_value: 2}",
-                "a number from 0.5 to 2 in the attribute `k`",
-            ),
-            (
-                "type: probabilistic, probabilistic: {sampling_percentage: 2.5}",
-                "2.5 % by trace id",
-            ),
-            (
-                "type: string_attribute, string_attribute: {key: k, values: [a, b], invert_match: true}",
-                "no span with the attribute `k` being a or b",
-            ),
-            (
-                "type: boolean_attribute, boolean_attribute: {key: k, value: true}",
-                "the attribute `k` being true",
-            ),
-            (
-                "type: trace_state, trace_state: {key: k, values: [a]}",
-                "`k` in the tracestate being a",
-            ),
-            ("type: trace_flags", "a span with the W3C flag `sampled`"),
-            (
-                "type: span_count, span_count: {min_spans: 3, max_spans: 5}",
-                "3 to 5 spans",
-            ),
-            (
-                "type: rate_limiting, rate_limiting: {spans_per_second: 1}",
-                "up to 1 span a second",
-            ),
-            (
-                "type: bytes_limiting, bytes_limiting: {bytes_per_second: 1024}",
-                "up to 1.0 KiB a second",
-            ),
-            (
-                "type: ottl_condition, ottl_condition: {span: ['name == \"a\"'], spanevent: ['name == \"b\"']}",
-                "name == \"a\" or name == \"b\"",
-            ),
-            (
-                "type: not, not: {not_sub_policy: {name: s, type: status_code, status_code: {status_codes: [OK]}}}",
-                "not: a span with status OK",
-            ),
-            (
-                "type: drop, drop: {drop_sub_policy: [{name: a, type: trace_flags}, {name: b, type: always_sample}]}",
-                "a span with the W3C flag `sampled` and every trace",
-            ),
-            (
-                "type: composite, composite: {max_total_spans_per_second: 9, composite_sub_policy: [{name: a, type: trace_flags}, {name: b, type: always_sample}]}",
-                "up to 9 spans a second of: a span with the W3C flag `sampled`; every trace",
-            ),
-            (
-                "type: probabilistic, probabilistic: {sampling_percentage: 5, mode: proportional}",
-                "5 % of what arrives, by trace id",
-            ),
-            (
-                "type: adaptive, adaptive: {keys: [root.name, tenant], target_traces_per_second: 50}",
-                "about 50 traces a second, rare values of root.name, tenant first",
-            ),
-            (
-                "type: sql_condition, sql_condition: {condition: duration_ns > 5}",
-                "duration_ns > 5",
-            ),
-        ] {
+        for (policy, expected) in WORDS {
             let yaml = format!("{{name: p, {policy}}}");
             let policy: sampler::Policy = serde_saphyr::from_str(&yaml).unwrap();
-            assert_eq!(describe(&policy.policy_type), expected);
+            assert_eq!(describe(&policy.policy_type), *expected);
         }
     }
 

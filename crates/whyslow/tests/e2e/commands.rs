@@ -34,6 +34,7 @@ fn every_pipeline_file_is_valid() {
         "compose.yaml",
         "budget.yaml",
         "gateway.yaml",
+        "kubernetes.yaml",
         "loadbalancing.yaml",
     ] {
         let path = root().join("pipelines").join(file);

@@ -16,6 +16,8 @@ mod commands;
 #[cfg(test)]
 mod duplicates;
 #[cfg(test)]
+mod evidence;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod kill;
