@@ -12,6 +12,7 @@ import time
 import traceback
 from pathlib import Path
 
+import distinct
 import policies
 import stream
 import table
@@ -39,7 +40,10 @@ def main(whyslow, collector, captures, work, *names):
     generated = folder.below("generated")
     n_spans = traffic.write(generated)
     print(f"{n_spans:,} spans generated in {traffic.N_TRACES:,} traces", flush=True)
-    sources = [*(Path(captures) / name for name in CAPTURES), generated]
+    first, second = (Path(captures) / name for name in CAPTURES)
+    turned = folder.below("turned")
+    distinct.write(second, turned)
+    sources = [first, turned, generated]
     run = Run(folder, "run", whyslow, collector, sources)
     chosen = [each for each in policies.ALL if not names or each.name in names]
     rows = [_checked(run, policy_set) for policy_set in chosen]
