@@ -1,10 +1,12 @@
 //! Start and stop: every channel, thread and listener of the gateway, in order.
 
+mod done;
+
 use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        atomic::{AtomicBool, Ordering},
         mpsc as std_mpsc,
     },
     thread::JoinHandle,
@@ -14,7 +16,6 @@ use std::{
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task,
-    time::MissedTickBehavior,
 };
 use transport::{Alpn, Door};
 use wal::{RealDisk, SyncHandle};
@@ -29,17 +30,17 @@ use crate::{
     grpc::GrpcReceiver,
     http::HttpReceiver,
     ingest::{Ingest, Input, IsRequest, Reloaded},
-    metrics::{Metrics, Transport},
+    metrics::{self, Metrics, Transport},
     progress::Progress,
     receive::Edge,
     release::{Plan, Release, Releaser},
     replay::{Replayed, replay, window},
+    scrape::{self, Scraper},
     server::{self, Listener},
     threads::{self, Outlets},
 };
 
-/// How often the intake looks for traces that are due.
-const TICK_INTERVAL: Duration = Duration::from_millis(100);
+use self::done::{Done, tick};
 
 /// Exports that wait for the ingest thread. Their bytes are bounded by `intake.bytes_in_flight_max`.
 const INPUTS_MAX: usize = 1024;
@@ -63,6 +64,8 @@ pub struct Start {
     /// The lowest sequence that every table has committed, 0 for none; `None` where there are no tables: no releases
     /// come then.
     pub committed_through: Option<i64>,
+    /// What is scraped.
+    pub scrapers: Vec<scrape::Receiver>,
     /// Where kept spans go beside the tables.
     pub exporters: Vec<Exporter>,
     /// [`Clock::system`], or given time in tests.
@@ -83,6 +86,7 @@ pub struct Handle {
     done: Arc<Done>,
     gate: Arc<Gate>,
     is_stopping: Arc<AtomicBool>,
+    log_bytes_max: u64,
     running: Arc<Mutex<Option<Running>>>,
 }
 
@@ -111,27 +115,6 @@ struct Running {
     exporters: Vec<Joined>,
 }
 
-/// How far those are that take releases.
-#[derive(Debug)]
-struct Done {
-    /// `None`: there are no tables.
-    committed: Option<AtomicI64>,
-    queue: Arc<Queue>,
-}
-
-impl Done {
-    /// The last sequence that every table has; all, where there are none.
-    fn stored_through(&self) -> i64 {
-        let committed = self.committed.as_ref();
-        committed.map_or(i64::MAX, |committed| committed.load(Ordering::Acquire))
-    }
-
-    /// The last sequence that nobody needs any more.
-    fn through(&self) -> i64 {
-        self.stored_through().min(self.queue.done_through())
-    }
-}
-
 /// Starts the gateway: opens and replays the log, then listens.
 ///
 /// Releases come in order of their sequence, first those of an earlier run that are not committed; the exporters
@@ -151,6 +134,7 @@ pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
     // Bound first, so that a wrong address is known before a long replay; served after it.
     let listeners = Box::pin(bind(&config)).await?;
     let (grpc_addr, http_addr) = listeners.addrs();
+    let scrapers = scrapers(&start)?;
 
     let (plans, planned) = std_mpsc::channel();
     let (syncs, sync_handles) = std_mpsc::channel();
@@ -181,10 +165,7 @@ pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
         spawn_sync(sync_handles, inputs.clone(), &gate)?,
     ];
 
-    let done = Arc::new(Done {
-        committed: stored_through.map(AtomicI64::new),
-        queue,
-    });
+    let done = Arc::new(Done::new(stored_through, queue));
     let ticker = task::spawn(tick(inputs.clone(), Arc::clone(&done)));
     let edge = Arc::new(Edge {
         inputs: inputs.clone(),
@@ -195,16 +176,17 @@ pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
         window: window(&config),
     });
     let (stop, stopping) = watch::channel(false);
-    let servers = listeners.serve(&config, &edge, &stopping);
-    let running = Running {
+    let mut servers = listeners.serve(&config, &edge, &stopping);
+    let scraping = |scraper: Scraper| scraper.run(Arc::clone(&edge), stopping.clone());
+    servers.extend(scrapers.into_iter().map(scraping).map(task::spawn));
+    let running = Arc::new(Mutex::new(Some(Running {
         stop,
         servers,
         ticker,
         inputs,
         threads,
         exporters,
-    };
-    let running = Arc::new(Mutex::new(Some(running)));
+    })));
     let handle = Handle {
         grpc_addr,
         http_addr,
@@ -212,9 +194,18 @@ pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
         done,
         gate,
         is_stopping: Arc::default(),
+        log_bytes_max: config.intake.log_bytes_max,
         running,
     };
     Ok((handle, releases))
+}
+
+/// Who asks targets, before anybody is asked.
+fn scrapers(start: &Start) -> Result<Vec<Scraper>> {
+    let known = &start.config.authenticators;
+    let scrapers = start.scrapers.iter();
+    let scrapers = scrapers.map(|receiver| Scraper::new(receiver.clone(), known));
+    scrapers.collect()
 }
 
 /// A thread that a shutdown waits for.
@@ -357,38 +348,24 @@ impl Listeners {
     }
 }
 
-/// Gives the core its ticks, and tells it what was stored and sent since the last one.
-async fn tick(inputs: mpsc::Sender<Input>, done: Arc<Done>) {
-    let mut interval = tokio::time::interval(TICK_INTERVAL);
-    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut stored, mut through) = (done.stored_through(), done.through());
-    loop {
-        interval.tick().await;
-        let (now_stored, now_through) = (done.stored_through(), done.through());
-        let mut told = Vec::with_capacity(3);
-        if now_stored > stored {
-            stored = now_stored;
-            told.push(Input::Stored(stored));
-        }
-        if now_through > through {
-            through = now_through;
-            told.push(Input::Released(through));
-        }
-        told.push(Input::Tick);
-        for input in told {
-            if inputs.send(input).await.is_err() {
-                return;
-            }
-        }
-    }
-}
-
 impl Handle {
     /// Says that every table has committed the releases through `sequence`. Their part of the log may go.
     pub fn committed(&self, sequence: i64) {
-        if let Some(committed) = &self.done.committed {
-            committed.fetch_max(sequence, Ordering::AcqRel);
+        self.stored(sequence);
+        self.done.committed.fetch_max(sequence, Ordering::AcqRel);
+    }
+
+    /// Says that the spans and traces of the releases through `sequence` are stored, and something that follows from
+    /// them is not: they are no backlog any more, and stay in the log.
+    pub fn stored(&self, sequence: i64) {
+        if let Some(stored) = &self.done.stored {
+            stored.fetch_max(sequence, Ordering::AcqRel);
         }
+    }
+
+    /// Is more than half of `intake.log_bytes_max` in use? Who keeps releases in the log without need should stop then.
+    pub fn is_log_filling(&self) -> bool {
+        metrics::load(&self.metrics.log_bytes) > self.log_bytes_max / 2
     }
 
     /// Puts other policies in force, for undecided traces too; see [`Reloaded`] for what it costs.

@@ -10,6 +10,8 @@
 //! 3. Every span holds its segment until its release is committed; then whole segments are deleted. Undecided spans
 //!    that keep a segment almost alone are carried forward.
 //!
+//! Metrics are not decided: the next release carries them (`side_lane`).
+//!
 //! Every input but a request settles the group first, so that the order of observations and decisions is the
 //! order of their records in the log, and a replay (`recovery`) decides what was decided.
 
@@ -23,6 +25,7 @@ mod names;
 mod pressure;
 mod recovery;
 mod reload;
+mod side_lane;
 #[cfg(test)]
 mod tests;
 
@@ -47,7 +50,7 @@ use crate::{
 
 use self::{
     backlog::Backlog, carry::Carrying, index::Source, log::refusal, names::Names,
-    pressure::Reminder, recovery::DecidedAgain, reload::ReloadReply,
+    pressure::Reminder, recovery::DecidedAgain, reload::ReloadReply, side_lane::SideLane,
 };
 
 pub use self::reload::Reloaded;
@@ -129,6 +132,8 @@ pub(crate) struct Settings {
     pub(crate) is_request: IsRequest,
     /// Are there exporters, for which kept spans are listed in the log?
     pub(crate) is_exporting: bool,
+    /// Are there tables, for which releases carry metrics?
+    pub(crate) is_storing: bool,
 }
 
 /// The core.
@@ -145,7 +150,7 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     group_bytes: usize,
     /// Of undecided and of late spans that no decision record names.
     pending: Holds,
-    /// Of decided spans, until their release is committed.
+    /// Of decided spans and of metrics, until their release is committed.
     decided: Holds,
     /// Decided, but the disk had no room for the decision yet.
     unrecorded: Vec<Decided>,
@@ -153,6 +158,8 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     late: Vec<LateSpan>,
     /// Copies of decided spans for the next decision record.
     duplicates: Vec<SpanHandle>,
+    /// Metrics for the next decision record.
+    side_lane: SideLane,
     /// The sampler has more to decide than one release takes.
     is_behind: bool,
     /// Of the next release.
@@ -223,6 +230,7 @@ impl<D: Disk> Ingest<D> {
             unrecorded: Vec::new(),
             late: Vec::new(),
             duplicates: Vec::new(),
+            side_lane: SideLane::default(),
             is_behind: false,
             next_sequence: 1,
             last_decision: None,
@@ -329,7 +337,8 @@ impl<D: Disk> Ingest<D> {
                     received.n_spans = received.n_spans.saturating_add(indexed.n_spans);
                     received.n_bytes = received.n_bytes.saturating_add(indexed.n_bytes);
                 }
-                Signal::Metrics | Signal::Logs => {
+                Signal::Metrics => self.take_metrics(position, n_items, body.len()),
+                Signal::Logs => {
                     self.metrics
                         .count_lost(signal, LossReason::NoConsumer, n_items);
                 }

@@ -4,7 +4,7 @@
 //! The route, in the order of the modules: `server` accepts connections and `connection` serves each, `grpc` and `http` read bodies
 //! (`body`, `admission`) into the shared edge (`receive`), which checks them and hands them to the intake
 //! core (`ingest`). The core appends, acknowledges, indexes, decides; `release` reads decided traces back
-//! from the log. [`scrape`] says what is scraped, and when; nothing runs it yet. `status` says what a sender is told, `record` what the log holds, `metrics` what
+//! from the log. [`scrape`] asks exporters and engines, and hands what they say to the same edge. `status` says what a sender is told, `record` what the log holds, `metrics` what
 //! operators see.
 //!
 //! It does not know Delta or SQL, and not what a request span is: that is given as [`IsRequest`].
@@ -55,7 +55,7 @@ pub use crate::{
     error::{Error, Result},
     gateway::{Handle, Health, Start, start},
     ingest::{IsRequest, Reloaded},
-    metrics::{Amount, Conservation, Metrics},
+    metrics::{Amount, Conservation, Metrics, Points},
     progress::Progress,
     release::{Record, Release, ReleasedLate, ReleasedSpan, ReleasedTrace},
 };

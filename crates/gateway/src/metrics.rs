@@ -4,7 +4,7 @@
 //! `received + recovered = sampled + not sampled + dropped + late + duplicate + pending`, where late spans and
 //! copies belong to no new trace. [`Metrics::conservation`] gives the terms; it is exact while the ingest thread is idle, and
 //! off by at most the inputs at work otherwise. What was refused or rejected is outside of it: its sender
-//! was told.
+//! was told. Of metric points, `received + recovered = released + pending + lost for want of a consumer`.
 
 mod collector;
 mod render;
@@ -25,6 +25,7 @@ use transport::HandshakeFailures;
 
 use crate::{
     export::Exporting,
+    scrape::Scraping,
     status::{Refusal, RefusedReason},
 };
 
@@ -51,7 +52,7 @@ impl Transport {
 /// Why accepted data is not in any table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LossReason {
-    /// No stage reads this signal yet. The export is in the log until its segment is deleted.
+    /// No stage reads this signal: logs, and metrics where there are no tables. The export is in the log until its segment is deleted.
     NoConsumer,
     /// A checked export could not be indexed to its end: an error of this program.
     Unreadable,
@@ -127,6 +128,30 @@ impl Conservation {
     }
 }
 
+/// Where the metric points that came in are now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Points {
+    /// Accepted from the network since the start.
+    pub received: u64,
+    /// Found in the log at the start, in no release.
+    pub recovered: u64,
+    /// In releases.
+    pub released: u64,
+    /// For the next release.
+    pub pending: u64,
+    /// Where there are no tables.
+    pub no_consumer: u64,
+}
+
+impl Points {
+    /// Does everything that came in stand in exactly one place?
+    pub const fn is_conserved(&self) -> bool {
+        let came = self.received.saturating_add(self.recovered);
+        let is = self.released.saturating_add(self.pending);
+        came == is.saturating_add(self.no_consumer)
+    }
+}
+
 /// An [`Amount`] that grows (or, for pending, is set).
 #[derive(Debug, Default)]
 pub(crate) struct AmountCell {
@@ -189,6 +214,9 @@ pub struct Metrics {
     /// Names of the policies and what they have said, in file order.
     policies: Mutex<Vec<(Box<str>, PolicyCounts)>>,
     pub(crate) released_spans: AtomicU64,
+    pub(crate) points_recovered: AtomicU64,
+    pub(crate) points_released: AtomicU64,
+    pub(crate) points_pending: AtomicU64,
     pub(crate) release_backlog_spans: AtomicU64,
     pub(crate) release_sequence: AtomicU64,
     pub(crate) committed_sequence: AtomicU64,
@@ -197,11 +225,13 @@ pub struct Metrics {
     pub(crate) spans_carried: AtomicU64,
     pub(crate) sampler_heap_bytes: AtomicU64,
     links_missed: [AtomicU64; LINKS_MISSED.len()],
+    pub(crate) sampler_keys_overflowed: AtomicU64,
     pub(crate) connections: AtomicU64,
     pub(crate) connections_refused: AtomicU64,
     handshakes_failed: [HandshakeFailures; 2],
     is_unhealthy: AtomicU64,
     pub(crate) exporting: Exporting,
+    pub(crate) scraping: Scraping,
 }
 
 impl Metrics {
@@ -233,6 +263,18 @@ impl Metrics {
     /// Spans, points or log records that were rejected while the rest of their export was accepted.
     pub fn n_items_rejected(&self, signal: Signal) -> u64 {
         self.items_rejected[signal_idx(signal)].load(Ordering::Relaxed)
+    }
+
+    /// Metric points: where those are that came in.
+    pub fn points(&self) -> Points {
+        let lost = &self.items_lost[signal_idx(Signal::Metrics)];
+        Points {
+            received: self.n_items_received(Signal::Metrics),
+            recovered: load(&self.points_recovered),
+            released: load(&self.points_released),
+            pending: load(&self.points_pending),
+            no_consumer: load(&lost[LossReason::NoConsumer as usize]),
+        }
     }
 
     /// Spans, points or log records in the log.
@@ -363,6 +405,7 @@ impl Metrics {
         for ((_, count), cell) in LINKS_MISSED.iter().zip(&self.links_missed) {
             set(cell, count(&stats.links));
         }
+        set(&self.sampler_keys_overflowed, stats.n_keys_overflowed);
     }
 
     pub(crate) fn set_unhealthy(&self) {

@@ -21,7 +21,7 @@
 //!           n_spans u64             of the release, through this part
 //!           n_bytes u64             of the spans of its kept traces
 //!           n_handles u32           at most 65,536
-//!             position u64, offset u32
+//!             position u64, offset u32, flags u8 (2 and 4 as of a trace), threshold u64 (only with flag 2)
 //!
 //! decision  kind u8 (4)
 //!           sequence i64            release sequence: from 1, without gaps
@@ -30,11 +30,15 @@
 //!             n_bytes u16, UTF-8
 //!           n_traces u32
 //!             trace_id [16], decision u8, trigger u8, policy u16 (0xffff none),
-//!             has_adjusted_count u8, adjusted_count f64
+//!             flags u8, adjusted_count f64 (of no meaning without flag 1), threshold u64 (only with flag 2)
+//!               1 has an adjusted count, 2 `th` of its spans is raised to the threshold, 4 is erased
 //!           n_late u32              spans that came after the decision on their trace
-//!             trace_id [16], position u64, offset u32, decision u8, policy u16, is_request u8
+//!             trace_id [16], position u64, offset u32, decision u8, policy u16,
+//!             flags u8: 1 it describes a request, 2 its `th` is erased
 //!           n_duplicates u32        copies of spans of decided traces
 //!             position u64, offset u32
+//!           n_metrics u32           exports of metrics that the release carries
+//!             position u64
 //! ```
 //!
 //! A decision record is appended and flushed before its release is handed on, so a decision that anybody
@@ -43,7 +47,7 @@
 //!
 //! Decided: a late span stands in the record by its handle, sampled or not. On replay the decision it
 //! followed may be gone with its segment, and without the handle it would start a trace of its own. The same
-//! holds for a copy of a span of a decided trace.
+//! holds for a copy of a span of a decided trace, and for metrics: each is in exactly one release.
 
 mod kept;
 
@@ -53,9 +57,10 @@ use otlp::{
     TraceId,
     export::{Limits, Signal, TimeWindow},
 };
-use sampler::{Decision, SpanHandle, Trigger};
+use sampler::{Decision, SpanHandle, Threshold, ThresholdChange, Trigger};
+use wal::Position;
 
-pub(crate) use self::kept::{KEPT_PER_RECORD_MAX, Kept};
+pub(crate) use self::kept::{KEPT_PER_RECORD_MAX, Kept, KeptSpan};
 
 /// Bytes before the body of an export.
 pub(crate) const EXPORT_HEADER_BYTES: usize = 9;
@@ -65,6 +70,13 @@ const KIND_CARRIED: u8 = 5;
 const KIND_SEQUENCE: u8 = 6;
 const KIND_KEPT: u8 = 7;
 const NO_POLICY: u16 = u16::MAX;
+
+const HAS_ADJUSTED_COUNT: u8 = 1;
+const RAISES_THRESHOLD: u8 = 2;
+const ERASES_THRESHOLD: u8 = 4;
+
+const IS_REQUEST: u8 = 1;
+const ERASES_LATE_THRESHOLD: u8 = 2;
 
 /// Which span times are accepted, relative to the time of receipt; so a replay accepts what was accepted.
 #[derive(Clone, Copy, Debug)]
@@ -142,6 +154,8 @@ pub(crate) struct DecisionRecord {
     pub(crate) late: Vec<LateSpan>,
     /// Copies of spans that were decided before, or came late before.
     pub(crate) duplicates: Vec<SpanHandle>,
+    /// Exports of metrics that the release carries, in the order of the log.
+    pub(crate) metrics: Vec<Position>,
 }
 
 /// The decision on one trace.
@@ -152,6 +166,7 @@ pub(crate) struct DecidedTrace {
     pub(crate) trigger: Trigger,
     pub(crate) policy: Option<Arc<str>>,
     pub(crate) adjusted_count: Option<f64>,
+    pub(crate) threshold: ThresholdChange,
 }
 
 /// A span that came after the decision on its trace.
@@ -162,9 +177,19 @@ pub(crate) struct LateSpan {
     pub(crate) decision: Decision,
     pub(crate) policy: Option<Arc<str>>,
     pub(crate) is_request: bool,
+    /// Its `th` says what is not true of its trace.
+    pub(crate) erases_threshold: bool,
 }
 
 impl LateSpan {
+    pub(crate) fn threshold(&self) -> ThresholdChange {
+        if self.erases_threshold {
+            ThresholdChange::Erased
+        } else {
+            ThresholdChange::Unchanged
+        }
+    }
+
     /// Does it leave a row somewhere?
     pub(crate) fn is_released(&self) -> bool {
         self.decision == Decision::Sampled || self.is_request
@@ -252,8 +277,10 @@ impl DecisionRecord {
             out.push(decision_code(trace.decision));
             out.push(trigger_code(trace.trigger));
             out.extend(policy_idx(&trace.policy).unwrap_or(NO_POLICY).to_le_bytes());
-            out.push(u8::from(trace.adjusted_count.is_some()));
+            let has_count = u8::from(trace.adjusted_count.is_some()) * HAS_ADJUSTED_COUNT;
+            out.push(has_count | threshold_flag(trace.threshold));
             out.extend(trace.adjusted_count.unwrap_or_default().to_le_bytes());
+            write_threshold(trace.threshold, out);
         }
         out.extend(count(self.late.len()));
         for late in &self.late {
@@ -262,12 +289,17 @@ impl DecisionRecord {
             out.extend(late.handle.offset.to_le_bytes());
             out.push(decision_code(late.decision));
             out.extend(policy_idx(&late.policy).unwrap_or(NO_POLICY).to_le_bytes());
-            out.push(u8::from(late.is_request));
+            let erases = u8::from(late.erases_threshold) * ERASES_LATE_THRESHOLD;
+            out.push((u8::from(late.is_request) * IS_REQUEST) | erases);
         }
         out.extend(count(self.duplicates.len()));
         for handle in &self.duplicates {
             out.extend(handle.position.to_le_bytes());
             out.extend(handle.offset.to_le_bytes());
+        }
+        out.extend(count(self.metrics.len()));
+        for position in &self.metrics {
+            out.extend(position.as_u64().to_le_bytes());
         }
     }
 
@@ -295,15 +327,18 @@ impl DecisionRecord {
             let decision = decision(reader.u8()?)?;
             let trigger = trigger(reader.u8()?)?;
             let policy = policy(u16::from_le_bytes(reader.array()?));
-            let has_adjusted_count = reader.u8()? != 0;
+            let flags = reader.u8()?;
             let adjusted_count = f64::from_le_bytes(reader.array()?);
+            let has_adjusted_count = flags & HAS_ADJUSTED_COUNT != 0;
             let adjusted_count = has_adjusted_count.then_some(adjusted_count);
+            let threshold = reader.threshold(flags & !HAS_ADJUSTED_COUNT)?;
             record.traces.push(DecidedTrace {
                 trace_id,
                 decision,
                 trigger,
                 policy,
                 adjusted_count,
+                threshold,
             });
         }
         for _ in 0..u32::from_le_bytes(reader.array()?) {
@@ -311,17 +346,25 @@ impl DecisionRecord {
             let handle = reader.handle()?;
             let decision = decision(reader.u8()?)?;
             let policy = policy(u16::from_le_bytes(reader.array()?));
-            let is_request = reader.u8()? != 0;
+            let flags = reader.u8()?;
+            if flags & !(IS_REQUEST | ERASES_LATE_THRESHOLD) != 0 {
+                return Err("holds unknown flags");
+            }
             record.late.push(LateSpan {
                 trace_id,
                 handle,
                 decision,
                 policy,
-                is_request,
+                is_request: flags & IS_REQUEST != 0,
+                erases_threshold: flags & ERASES_LATE_THRESHOLD != 0,
             });
         }
         for _ in 0..u32::from_le_bytes(reader.array()?) {
             record.duplicates.push(reader.handle()?);
+        }
+        for _ in 0..u32::from_le_bytes(reader.array()?) {
+            let position = u64::from_le_bytes(reader.array()?);
+            record.metrics.push(Position::from_u64(position));
         }
         if reader.bytes.is_empty() {
             Ok(record)
@@ -351,6 +394,20 @@ fn decision(code: u8) -> Result<Decision, &'static str> {
         .ok_or("holds an unknown decision")
 }
 
+fn threshold_flag(change: ThresholdChange) -> u8 {
+    match change {
+        ThresholdChange::Unchanged => 0,
+        ThresholdChange::RaisedTo(_) => RAISES_THRESHOLD,
+        ThresholdChange::Erased => ERASES_THRESHOLD,
+    }
+}
+
+fn write_threshold(change: ThresholdChange, out: &mut Vec<u8>) {
+    if let ThresholdChange::RaisedTo(threshold) = change {
+        out.extend(threshold.bits().to_le_bytes());
+    }
+}
+
 fn trigger_code(trigger: Trigger) -> u8 {
     match trigger {
         Trigger::RootEnded => 1,
@@ -364,6 +421,7 @@ fn trigger_code(trigger: Trigger) -> u8 {
         Trigger::Disk => 9,
         Trigger::Idle => 10,
         Trigger::MaxWait => 11,
+        Trigger::Budget => 20,
     }
 }
 
@@ -380,6 +438,7 @@ fn trigger(code: u8) -> Result<Trigger, &'static str> {
         Trigger::Disk,
         Trigger::Idle,
         Trigger::MaxWait,
+        Trigger::Budget,
     ];
     all.into_iter()
         .find(|trigger| trigger_code(*trigger) == code)
@@ -412,6 +471,19 @@ impl<'a> Reader<'a> {
         let position = u64::from_le_bytes(self.array()?);
         let offset = u32::from_le_bytes(self.array()?);
         Ok(SpanHandle { position, offset })
+    }
+
+    /// What follows these flags.
+    fn threshold(&mut self, flags: u8) -> Result<ThresholdChange, &'static str> {
+        match flags {
+            0 => Ok(ThresholdChange::Unchanged),
+            RAISES_THRESHOLD => {
+                let bits = u64::from_le_bytes(self.array()?);
+                Ok(ThresholdChange::RaisedTo(Threshold::from_bits(bits)))
+            }
+            ERASES_THRESHOLD => Ok(ThresholdChange::Erased),
+            _ => Err("holds unknown flags"),
+        }
     }
 
     fn trace_id(&mut self) -> Result<TraceId, &'static str> {

@@ -6,8 +6,8 @@
 
 use std::{ops::Range, sync::Arc};
 
-use otlp::{TraceId, export::SpanAt};
-use sampler::{Decision, PendingSpan, SpanHandle, TraceSummary, Trigger};
+use otlp::{TraceId, export::SpanAt, span::SpanSummary};
+use sampler::{Decision, PendingSpan, SpanHandle, ThresholdChange, TraceSummary, Trigger};
 use wal::{Disk, Position, RealDisk};
 
 use crate::{
@@ -26,6 +26,8 @@ pub struct Release {
     pub decided: Vec<ReleasedTrace>,
     /// Spans that came after the decision on their trace and leave a row.
     pub late: Vec<ReleasedLate>,
+    /// Exports of metrics that came since the release before, in order of arrival. Nothing else may be in a release.
+    pub metrics: Vec<Record>,
 }
 
 /// A decided trace.
@@ -64,7 +66,7 @@ pub struct ReleasedLate {
     pub span: ReleasedSpan,
 }
 
-/// An export of the log, shared by the spans that it carried.
+/// An export of the log, shared by the spans that it carried, or one of metrics.
 #[derive(Debug)]
 pub struct Record {
     /// The record as stored: the body behind its header.
@@ -92,6 +94,8 @@ pub struct ReleasedSpan {
     /// Is it its trace's root, the earliest one if there are several?
     pub is_root: bool,
     ranges: Ranges,
+    /// The span with another `tracestate`, where sampling changed it.
+    restated: Option<Arc<[u8]>>,
 }
 
 /// Where the parts of a [`SpanAt`] are in the body.
@@ -106,7 +110,8 @@ struct Ranges {
 }
 
 impl ReleasedSpan {
-    /// The span and what surrounds it, byte for byte as sent. Costs nothing per call.
+    /// The span and what surrounds it, byte for byte as sent, but for a `tracestate` that sampling changed (`th`, see
+    /// [`sampler::ThresholdChange`]). Costs nothing per call.
     pub fn at(&self) -> SpanAt<'_> {
         let body = self.record.body();
         let bytes = |range: &Range<usize>| body.get(range.clone()).unwrap_or_default();
@@ -118,10 +123,22 @@ impl ReleasedSpan {
             resource_schema_url: text(&self.ranges.resource_schema_url),
             scope: bytes(&self.ranges.scope),
             scope_schema_url: text(&self.ranges.scope_schema_url),
-            span: bytes(&self.ranges.span),
+            span: self.restated.as_deref().unwrap_or(bytes(&self.ranges.span)),
             offset: self.offset,
         }
     }
+}
+
+/// The span with the `tracestate` that is true of it now; `None` where that is the one it has.
+pub(crate) fn restate(span: &[u8], change: ThresholdChange) -> Option<Arc<[u8]>> {
+    if change == ThresholdChange::Unchanged {
+        return None;
+    }
+    // It was read when it was indexed.
+    let summary = SpanSummary::read(span).ok()?;
+    let trace_state = change.apply(&summary.trace_id, summary.trace_state)?;
+    let restated = otlp::retrace::with_trace_state(span, &trace_state).ok()?;
+    Some(restated.into())
 }
 
 impl Ranges {
@@ -152,6 +169,7 @@ pub(crate) struct Plan {
     pub(crate) decided_unix_nano: u64,
     pub(crate) traces: Vec<PlannedTrace>,
     pub(crate) late: Vec<LateSpan>,
+    pub(crate) metrics: Vec<Position>,
     /// For the exporters.
     pub(crate) kept: Option<KeptList>,
 }
@@ -174,6 +192,7 @@ pub(crate) struct PlannedTrace {
     pub(crate) policy: Option<Arc<str>>,
     pub(crate) trigger: Trigger,
     pub(crate) adjusted_count: Option<f64>,
+    pub(crate) threshold: ThresholdChange,
     pub(crate) summary: TraceSummary,
     pub(crate) services: Vec<Arc<str>>,
     /// Those that are released.
@@ -200,6 +219,7 @@ struct Wanted {
     idx: usize,
     is_request: bool,
     is_root: bool,
+    threshold: ThresholdChange,
 }
 
 impl<D: Disk> Releaser<D> {
@@ -210,23 +230,28 @@ impl<D: Disk> Releaser<D> {
     /// The log's, or a record that does not hold what was indexed.
     pub(crate) fn release(&self, plan: Plan) -> Result<Release> {
         let mut wanted = Vec::new();
-        let mut want = |handle, is_request, is_root| {
+        let mut want = |handle, is_request, is_root, threshold| {
             wanted.push(Wanted {
                 handle,
                 idx: wanted.len(),
                 is_request,
                 is_root,
+                threshold,
             });
         };
         for trace in &plan.traces {
             for span in &trace.spans {
-                want(span.handle, span.is_request, trace.is_root(span));
+                let is_root = trace.is_root(span);
+                want(span.handle, span.is_request, is_root, trace.threshold);
             }
         }
         for late in plan.late.iter().filter(|late| late.is_released()) {
-            want(late.handle, late.is_request, false);
+            want(late.handle, late.is_request, false, late.threshold());
         }
         let mut spans = self.read(wanted)?.into_iter();
+        let metrics = plan.metrics.iter();
+        let metrics = metrics.map(|position| self.read_record(*position));
+        let metrics = metrics.collect::<Result<Vec<_>>>()?;
 
         let mut decided = Vec::with_capacity(plan.traces.len());
         for trace in plan.traces {
@@ -260,6 +285,7 @@ impl<D: Disk> Releaser<D> {
             decided_unix_nano: plan.decided_unix_nano,
             decided,
             late,
+            metrics,
         })
     }
 
@@ -297,6 +323,7 @@ impl<D: Disk> Releaser<D> {
                     is_request: wanted.is_request,
                     is_root: wanted.is_root,
                     ranges: Ranges::of(body, &at),
+                    restated: restate(at.span, wanted.threshold),
                 };
                 found.push((wanted.idx, span));
             }

@@ -115,6 +115,7 @@ fn settings(start: &Start) -> Settings {
         shutdown: intake.shutdown,
         is_request: start.is_request,
         is_exporting: !start.exporters.is_empty(),
+        is_storing: start.committed_through.is_some(),
     }
 }
 

@@ -1,23 +1,31 @@
-//! Scraping, without the network: what is configured, which targets follow from it, and when each
-//! is due.
+//! Scraping: what is configured, which targets follow from it, when each is due, and the loop that asks them.
 //!
 //! The keys of the receivers `dcgm` and `vllm_metrics` are those of a `scrape_config` of
 //! Prometheus. Target groups come from the file itself or from files (`file_sd_configs`); rules
 //! ([`relabel`]) turn their labels into a [`Target`]: a URL and the resource attributes that a
 //! Collector would send with its metrics. [`schedule`] says when to scrape.
 //!
-//! What a target answers goes through `otlp::prometheus` into the log like a received export. Does
-//! not read files, sockets or clocks.
+//! What a target answers goes through `otlp::prometheus` into the log like a received export (`ask`); while the intake is
+//! closed nobody is asked. A receiver runs for itself (`run`), reads its files again (`files`), and says on the metrics
+//! page how each target does. Redirects are not followed.
 
 pub mod relabel;
 pub mod schedule;
 
+mod ask;
+mod files;
+mod metrics;
+mod run;
 mod target;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::Deserialize;
 
+use transport::{Auth, Authenticators, ClientTls};
+
+pub(crate) use metrics::Scraping;
+pub(crate) use run::Scraper;
 pub use target::{Dropped, Target};
 
 /// Which receiver it is: they differ in defaults.
@@ -47,6 +55,35 @@ impl Kind {
     }
 }
 
+/// A receiver that scrapes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Receiver {
+    /// `type/name`.
+    pub id: String,
+    /// What it scrapes.
+    pub kind: Kind,
+    /// Its section.
+    pub config: Config,
+}
+
+impl Receiver {
+    /// Checks what the types do not, but for the files.
+    ///
+    /// # Errors
+    /// What is wrong, with the key below the component.
+    pub fn validate(&self, known: &Authenticators) -> Result<(), String> {
+        let config = &self.config;
+        config.validate(self.kind).map_err(|e| e.to_string())?;
+        if let Some(tls) = &config.tls {
+            tls.validate("tls").map_err(|e| e.to_string())?;
+        }
+        if let Some(auth) = &config.auth {
+            known.find("auth", auth).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+}
+
 /// The section of one receiver, keys as in a `scrape_config` of Prometheus.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -66,6 +103,10 @@ pub struct Config {
     pub metrics_path: String,
     /// Largest answer in bytes, after decompression. Default 16777216 (16 MiB), at least 1024.
     pub body_size_limit: u64,
+    /// How targets with `https` are asked, keys as in the Collector.
+    pub tls: Option<ClientTls>,
+    /// Token that targets are asked with.
+    pub auth: Option<Auth>,
     /// Targets named here.
     pub static_configs: Vec<TargetGroup>,
     /// Targets named in files.
@@ -128,6 +169,8 @@ impl Default for Config {
             scheme: Scheme::default(),
             metrics_path: "/metrics".to_owned(),
             body_size_limit: 16 << 20,
+            tls: None,
+            auth: None,
             static_configs: Vec::new(),
             file_sd_configs: Vec::new(),
             relabel_configs: Vec::new(),

@@ -119,6 +119,7 @@ fn unlimited(is_request: IsRequest) -> Settings {
         shutdown: Shutdown::Keep,
         is_request,
         is_exporting: false,
+        is_storing: true,
     }
 }
 

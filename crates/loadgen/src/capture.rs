@@ -113,6 +113,53 @@ pub fn read(path: &Path) -> Result<Captured> {
     })
 }
 
+/// What a target said when it was scraped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scraped {
+    /// Nanoseconds since 1970.
+    pub at_unix_nano: u64,
+    /// Prometheus text.
+    pub text: Vec<u8>,
+}
+
+/// Reads the captured scrapes of a folder in order of time; none where there is no folder.
+///
+/// The name of a file is the time, `SECONDS.MILLIS.prom.gz`; other files are left out.
+///
+/// # Errors
+///
+/// The folder or a file cannot be read or inflated, or a file is too large.
+pub fn scrapes(folder: &Path) -> Result<Vec<Scraped>> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let in_folder = |source| Error::Read {
+        path: folder.to_owned(),
+        source,
+    };
+    let mut scrapes = Vec::new();
+    for entry in fs::read_dir(folder).map_err(in_folder)? {
+        let path = entry.map_err(in_folder)?.path();
+        if let Some(at_unix_nano) = time_of_name(&path) {
+            let text = inflate(&path)?;
+            scrapes.push(Scraped { at_unix_nano, text });
+        }
+    }
+    scrapes.sort_by_key(|scraped| scraped.at_unix_nano);
+    Ok(scrapes)
+}
+
+fn time_of_name(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    let (seconds, millis) = name.strip_suffix(".prom.gz")?.split_once('.')?;
+    let millis = millis.parse::<u64>().ok().filter(|_| millis.len() == 3)?;
+    let seconds = seconds.parse::<u64>().ok()?;
+    seconds
+        .checked_mul(1_000)?
+        .checked_add(millis)?
+        .checked_mul(1_000_000)
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Encoding {
     Protobuf,

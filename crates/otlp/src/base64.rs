@@ -4,7 +4,7 @@
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Appends `bytes` to `out`.
-pub(crate) fn encode(bytes: &[u8], out: &mut String) {
+pub fn encode(bytes: &[u8], out: &mut String) {
     let mut push = |bits: u32, shift: u32| {
         let digit = usize::try_from((bits >> shift) & 0x3f)
             .ok()
@@ -37,7 +37,7 @@ pub(crate) fn encode(bytes: &[u8], out: &mut String) {
 }
 
 /// The bytes that `text` stands for; `None` if it is not base64.
-pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
+pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let digits = match text {
         [digits @ .., b'=', b'='] | [digits @ .., b'='] if text.len().is_multiple_of(4) => digits,
         digits => digits,

@@ -5,7 +5,7 @@
 
 /// A message under construction.
 #[derive(Debug, Default)]
-pub(crate) struct Writer {
+pub struct Writer {
     /// Everything but the lengths of nested messages.
     bytes: Vec<u8>,
     /// Where lengths belong, ascending.
@@ -29,7 +29,7 @@ struct Open {
 
 impl Writer {
     /// Begins a nested message, or a packed field.
-    pub(crate) fn open(&mut self, field: u32) {
+    pub fn open(&mut self, field: u32) {
         self.key(field, 2);
         let length_idx = self.lengths.len();
         self.open.push(Open {
@@ -43,7 +43,7 @@ impl Writer {
     }
 
     /// Ends the message that was opened last.
-    pub(crate) fn close(&mut self) {
+    pub fn close(&mut self) {
         let Some(open) = self.open.pop() else {
             debug_assert!(false, "closed more often than opened");
             return;
@@ -68,7 +68,7 @@ impl Writer {
     }
 
     /// The message.
-    pub(crate) fn finish(mut self) -> Vec<u8> {
+    pub fn finish(mut self) -> Vec<u8> {
         while !self.open.is_empty() {
             self.close();
         }
@@ -87,38 +87,43 @@ impl Writer {
     }
 
     /// A string, bytes, or an encoded message.
-    pub(crate) fn bytes(&mut self, field: u32, content: &[u8]) {
+    pub fn bytes(&mut self, field: u32, content: &[u8]) {
         self.key(field, 2);
         push_varint(content.len(), &mut self.bytes);
         self.bytes.extend_from_slice(content);
     }
 
+    /// Fields that are encoded.
+    pub(crate) fn raw(&mut self, fields: &[u8]) {
+        self.bytes.extend_from_slice(fields);
+    }
+
     /// An integer, boolean or enum.
-    pub(crate) fn varint(&mut self, field: u32, value: u64) {
+    pub fn varint(&mut self, field: u32, value: u64) {
         self.key(field, 0);
         self.raw_varint(value);
     }
 
     /// Eight bytes.
-    pub(crate) fn fixed64(&mut self, field: u32, value: u64) {
+    pub fn fixed64(&mut self, field: u32, value: u64) {
         self.key(field, 1);
         self.raw_fixed64(value);
     }
 
     /// Four bytes.
-    pub(crate) fn fixed32(&mut self, field: u32, value: u32) {
+    pub fn fixed32(&mut self, field: u32, value: u32) {
         self.key(field, 5);
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
     /// One number of a packed field.
-    pub(crate) fn raw_varint(&mut self, value: u64) {
+    pub fn raw_varint(&mut self, value: u64) {
         let (digits, n_bytes) = varint_u64(value);
         self.bytes.extend(digits.iter().take(n_bytes));
     }
 
     /// One number of a packed field.
-    pub(crate) fn raw_fixed64(&mut self, value: u64) {
+    pub fn raw_fixed64(&mut self, value: u64) {
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 

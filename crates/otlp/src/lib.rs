@@ -21,6 +21,10 @@ pub mod span;
 
 pub mod attribute;
 
+pub mod base64;
+
+pub mod encode;
+
 pub mod scope;
 
 pub mod metrics;
@@ -35,11 +39,11 @@ pub mod reframe;
 
 pub mod retime;
 
+pub mod retrace;
+
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-mod base64;
-mod encode;
 mod error;
 mod schema;
 

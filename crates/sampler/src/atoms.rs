@@ -9,9 +9,10 @@
 //! order of arrival, on purpose: the running duration that `compat: collector` compares.
 //!
 //! Of an attribute that is repeated within one span the last one counts, as it does in what is
-//! stored.
+//! stored; under `compat: collector` the first.
 
 mod condition;
+mod doubt;
 
 use std::ops::BitOrAssign;
 
@@ -19,6 +20,7 @@ use otlp::attribute::{self, Attributes};
 use otlp::span::{SpanSummary, StatusCode};
 use rustc_hash::FxHashMap;
 
+use crate::adaptive::Keys;
 use crate::error::{Error, Result};
 use crate::ottl::{Conditions, Outcome, ResourceTruths};
 use crate::policy::{ErrorMode, OttlCondition};
@@ -67,8 +69,17 @@ impl AtomSet {
         Self::from_bits(1 << (position + STATUS_CODES))
     }
 
+    /// What is in both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self::from_bits(self.bits() & other.bits())
+    }
+
+    pub(crate) fn without(self, other: Self) -> Self {
+        Self::from_bits(self.bits() & !other.bits())
+    }
+
     fn remove(&mut self, other: Self) {
-        *self = Self::from_bits(self.bits() & !other.bits());
+        *self = self.without(other);
     }
 
     fn bits(self) -> u128 {
@@ -103,6 +114,12 @@ pub(crate) struct Atoms {
     running_durations: Vec<(AtomSet, DurationRange)>,
     /// Every atom but those of status codes, attributes and running durations.
     of_others: AtomSet,
+    /// Of an attribute that is repeated the first counts.
+    first_counts: bool,
+    /// Of `adaptive` policies: no atoms, and read from the same bytes.
+    pub(crate) keys: Keys,
+    /// By number of the atom.
+    meanings: Vec<Meaning>,
 }
 
 /// An entry of a `tracestate`.
@@ -146,8 +163,6 @@ enum Meaning {
 /// Collects conditions while policies are compiled.
 #[derive(Debug, Default)]
 pub(crate) struct AtomsBuilder {
-    /// By number of the atom.
-    meanings: Vec<Meaning>,
     atoms: Atoms,
 }
 
@@ -223,26 +238,44 @@ impl AtomsBuilder {
             ErrorMode::Ignore | ErrorMode::Silent => AtomSet::EMPTY,
             ErrorMode::Propagate => self.number(policy, Meaning::Ottl)?,
         };
-        let outcome = Outcome { matched, failed };
-        self.atoms.ottl.add(policy, config, outcome, first_wins)?;
+        let first_wins = first_wins && config.error_mode == ErrorMode::Propagate;
+        let outcome = Outcome {
+            matched,
+            failed,
+            first_wins,
+        };
+        self.atoms.ottl.add(policy, config, outcome)?;
         self.atoms.of_others |= matched;
         Ok(outcome)
     }
 
+    /// The places of the keys of an `adaptive` policy.
+    pub(crate) fn keys(&mut self) -> &mut Keys {
+        &mut self.atoms.keys
+    }
+
+    /// Of an attribute that is repeated the first counts, not the last.
+    pub(crate) fn count_first(&mut self) {
+        self.atoms.first_counts = true;
+        self.atoms.ottl.count_first();
+    }
+
     fn find(&self, meaning: &Meaning) -> Option<AtomSet> {
-        let position = self.meanings.iter().position(|known| known == meaning)?;
+        let meanings = &self.atoms.meanings;
+        let position = meanings.iter().position(|known| known == meaning)?;
         Some(AtomSet::of_position(position))
     }
 
     fn number(&mut self, policy: &str, meaning: Meaning) -> Result<AtomSet> {
-        if self.meanings.len() == ATOMS_MAX {
+        let meanings = &mut self.atoms.meanings;
+        if meanings.len() == ATOMS_MAX {
             return Err(Error::TooManyAtoms {
                 policy: policy.to_owned(),
                 limit: ATOMS_MAX,
             });
         }
-        self.meanings.push(meaning);
-        Ok(AtomSet::of_position(self.meanings.len() - 1))
+        meanings.push(meaning);
+        Ok(AtomSet::of_position(meanings.len() - 1))
     }
 
     pub(crate) fn build(self) -> Atoms {
@@ -322,6 +355,7 @@ impl Atoms {
         owner: Owner,
     ) -> Result<AtomSet, otlp::Error> {
         let mut found = AtomSet::EMPTY;
+        let mut seen = AtomSet::EMPTY;
         for attribute in attributes {
             let (key, value) = attribute?;
             if self.key_lengths & length_bit(key) == 0 {
@@ -331,9 +365,10 @@ impl Atoms {
                 continue;
             };
             for (atom, matcher) in conditions {
-                if satisfied.contains(*atom) {
+                if satisfied.contains(*atom) || (self.first_counts && seen.contains(*atom)) {
                     continue;
                 }
+                seen |= *atom;
                 if matcher.matches(&value, owner) {
                     found |= *atom;
                 } else {

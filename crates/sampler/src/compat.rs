@@ -14,6 +14,7 @@
 //! | `composite`: `policy_order` is ignored, the total bounds each sub-policy alone (issues 36955, 36959) | the same |
 //! | `span-ingest`: with a `drop` policy nothing is ever sampled | the same |
 //! | a kept trace does not keep the traces that link to it (contrib issue 33568) | the same |
+//! | of an attribute that is repeated within a span the first value counts, not the last | the same |
 //! | `composite`: a sub-policy without an allocation gets none (PR 49857) | up to v0.157 |
 //! | `latency`: a duration equal to `threshold_ms` is enough without an upper threshold (PR 49595) | up to v0.156 |
 //! | `rate_limiting`: seconds of the clock, strictly below the rate | up to v0.152 |
@@ -23,8 +24,16 @@
 //! then matching an inverted policy if no other policy said "not sampled", then not sampled.
 //!
 //! Not restored by anything: traces that are evicted undecided, whole-second timers, the panic on an
-//! invalid pattern, the bytes of resources and scopes in a trace's size, the first instead of the
-//! last value of a repeated attribute, and a budget that fills up between the traces of one tick.
+//! invalid pattern, of a key that is repeated inside a map the first value, and a `th` in `tracestate`
+//! that is left as it was although it is no longer true (see `threshold`). Nor:
+//!
+//! - the bytes of resources and scopes in a trace's size: there each batch that a trace came in counts them
+//!   again, so a size depends on how senders and processors before it have cut the batches;
+//! - a budget that fills up between the traces of one tick: there it fills for as long as deciding the
+//!   traces before it took, which is no input that could be repeated.
+//!
+//! What the Collector does not have (`budget`, `adaptive`, `sql_condition`, `mode` of `probabilistic`)
+//! works under any `compat`, and [`crate::Config::findings`] warns of it.
 
 use std::fmt;
 

@@ -1,5 +1,7 @@
 //! Checking policies and compiling them into tests over atoms.
 
+mod ours;
+
 use std::collections::HashSet;
 
 use otlp::span::StatusCode;
@@ -13,8 +15,9 @@ use crate::policy::{
     self, BooleanAttribute, Latency, NumericAttribute, Policy, PolicyType, RateLimiting, SpanCount,
     StringAttribute,
 };
-use crate::probability::{Salt, Share};
 use crate::verdict::{Composite, Invert, Sub, Test};
+
+use self::ours::{compile_adaptive, compile_probabilistic, compile_sql};
 
 /// Top-level policies; the rest of a [`crate::PolicyIndex`]'s range is for names that only recorded
 /// decisions know.
@@ -48,9 +51,11 @@ pub(crate) fn check_names(policies: &[Policy]) -> Result<()> {
 /// What `span-ingest` demands: a verdict on a batch that no later batch can make wrong.
 pub(crate) fn check_stateless(path: &str, policy: &Policy) -> Result<()> {
     let is_stateful = match &policy.policy_type {
-        PolicyType::RateLimiting(_) | PolicyType::BytesLimiting(_) | PolicyType::Composite(_) => {
-            true
-        }
+        PolicyType::RateLimiting(_)
+        | PolicyType::BytesLimiting(_)
+        | PolicyType::Composite(_)
+        | PolicyType::Adaptive(_)
+        | PolicyType::SqlCondition(_) => true,
         PolicyType::Latency(latency) => latency.upper_threshold_ms != 0,
         PolicyType::SpanCount(count) => count.max_spans != 0,
         PolicyType::AlwaysSample
@@ -123,6 +128,8 @@ pub(crate) fn compile(
             compile_subs((policy, "drop", key), subs, compat, atoms).map(Test::Drop)
         }
         PolicyType::Composite(composite) => compile_composite(policy, composite, compat, atoms),
+        PolicyType::Adaptive(config) => compile_adaptive(policy, config, atoms),
+        PolicyType::SqlCondition(config) => compile_sql(policy, config),
     }
 }
 
@@ -274,17 +281,6 @@ fn compile_numeric(
             })
         }
     }
-}
-
-fn compile_probabilistic(policy: &str, config: &policy::Probabilistic) -> Result<Test> {
-    if !config.sampling_percentage.is_finite() {
-        let key = "probabilistic.sampling_percentage";
-        return Err(wrong(policy, key, ValueProblem::NotFinite));
-    }
-    Ok(Test::Probabilistic {
-        salt: Salt::new(&config.hash_salt),
-        share: Share::new(config.sampling_percentage),
-    })
 }
 
 fn compile_string(

@@ -1,4 +1,5 @@
-//! Configuration: the keys of the Collector's `tail_sampling` processor.
+//! Configuration: the keys of the Collector's `tail_sampling` processor, and two of our own (`compat`,
+//! `budget`).
 //!
 //! Every key is accepted. Differences in meaning, each because ours can do better: `num_traces`
 //! counts undecided traces only and the next due are decided early instead of evicted;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::budget::{Budget, Rounds};
 use crate::compat::Compat;
 use crate::duration;
 use crate::error::{Error, Result, ValueProblem};
@@ -74,6 +76,9 @@ pub struct Config {
     pub num_shards: u64,
     /// Moot: spans wait in the write-ahead log, which outlives a restart.
     pub tail_storage: Option<String>,
+    /// How much of what policies ask for is kept; absent is all. With it traces are decided in rounds, up to a
+    /// second later than otherwise. Not a key of the Collector.
+    pub budget: Option<Budget>,
 }
 
 /// When policies are evaluated.
@@ -127,6 +132,7 @@ impl Default for Config {
             decision_cache: DecisionCache::default(),
             num_shards: 1,
             tail_storage: None,
+            budget: None,
         }
     }
 }
@@ -138,7 +144,8 @@ impl Config {
     /// The first thing that is wrong, in file order.
     pub fn validate(&self) -> Result<()> {
         self.check_keys()?;
-        Policies::compile(self)?;
+        let policies = Policies::compile(self)?;
+        self.rounds(&policies)?;
         Rules::compile(self)?;
         LinkIndex::new(self).map(|_| ())
     }
@@ -148,6 +155,20 @@ impl Config {
     pub fn follows_links(&self) -> bool {
         let is_possible = linked::excluded_by(self).is_none();
         self.linked_traces.enabled.unwrap_or(is_possible)
+    }
+
+    /// The budget, if there is one.
+    pub(crate) fn rounds(&self, policies: &Policies) -> Result<Option<Rounds>> {
+        let Some(budget) = &self.budget else {
+            return Ok(None);
+        };
+        if self.sampling_strategy == SamplingStrategy::SpanIngest {
+            let key = "budget";
+            let other = "`sampling_strategy: trace-complete`";
+            let problem = ValueProblem::OnlyWith { other };
+            return Err(Error::KeyValue { key, problem });
+        }
+        Rounds::new(budget, &policies.classes).map(Some)
     }
 
     /// The top-level keys, without the policies.

@@ -15,12 +15,26 @@ use otlp::TraceId;
 use crate::config::Config;
 use crate::decision::{Decision, PolicyIndex};
 use crate::keyed_hash::KeyedState;
+use crate::threshold::ThresholdChange;
+use crate::verdict::Judgement;
 
 /// What is remembered of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Remembered {
     pub(crate) decision: Decision,
     pub(crate) policy: Option<PolicyIndex>,
+    /// The spans of the trace were given another `th`, which is not remembered: late ones have it erased.
+    pub(crate) changes_threshold: bool,
+}
+
+impl From<Judgement> for Remembered {
+    fn from(judgement: Judgement) -> Self {
+        Self {
+            decision: judgement.decision,
+            policy: judgement.policy,
+            changes_threshold: judgement.threshold != ThresholdChange::Unchanged,
+        }
+    }
 }
 
 /// All decisions that are remembered.
@@ -278,7 +292,11 @@ mod tests {
                     continue;
                 }
                 let policy = Some(PolicyIndex(step));
-                cache.insert(trace_id(number), Remembered { decision: Decision::Sampled, policy });
+                cache.insert(trace_id(number), Remembered {
+                    decision: Decision::Sampled,
+                    policy,
+                    changes_threshold: false,
+                });
                 if let Some((_, policy, _)) = known {
                     *policy = step;
                 } else if list.len() < capacity {

@@ -4,6 +4,7 @@ use otlp::TraceId;
 
 use crate::services::ServiceId;
 use crate::spans::PendingSpan;
+use crate::threshold::ThresholdChange;
 
 /// Where a span's bytes are. Opaque here: given with a span, given back with the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,6 +93,8 @@ pub enum Trigger {
     Late,
     /// It was due, no policy kept it, and it links to a trace that a policy had kept.
     Linked,
+    /// Policies asked for it, and it did not fit the budget of its round.
+    Budget,
 }
 
 impl Trigger {
@@ -110,6 +113,7 @@ impl Trigger {
             Self::Shutdown => "shutdown",
             Self::Late => "late",
             Self::Linked => "linked",
+            Self::Budget => "budget",
         }
     }
 }
@@ -122,7 +126,8 @@ pub struct Decided {
     /// The answer.
     pub decision: Decision,
     /// The first policy in file order that gave the winning answer; `None` where no policy did
-    /// (not sampled, or kept because it links to a kept trace).
+    /// (not sampled, or kept because it links to a kept trace). With the trigger `budget` the one that asked
+    /// for the trace.
     pub policy: Option<PolicyIndex>,
     /// Why now.
     pub trigger: Trigger,
@@ -130,6 +135,8 @@ pub struct Decided {
     /// `None` unless sampled, because a trace that is not kept stands for none, and where that
     /// probability is unknown, for example because a `rate_limiting` policy kept it.
     pub adjusted_count: Option<f64>,
+    /// What becomes of `th` in the `tracestate` of its spans; unchanged unless sampled.
+    pub threshold: ThresholdChange,
     /// Facts of the trace.
     pub summary: TraceSummary,
     /// Its spans in order of arrival.
@@ -183,4 +190,6 @@ pub struct RecordedDecision<'a> {
     pub trigger: Trigger,
     /// As in [`Decided`].
     pub adjusted_count: Option<f64>,
+    /// As in [`Decided`].
+    pub threshold: ThresholdChange,
 }

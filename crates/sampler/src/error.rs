@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::ottl::OttlProblem;
 use crate::policy::Policy;
+use crate::sql::SqlProblem;
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -84,6 +85,14 @@ pub enum Error {
         condition: String,
         /// What is wrong.
         problem: OttlProblem,
+    },
+    /// A condition in SQL that cannot be asked of a trace.
+    #[error("policy `{policy}`: `sql_condition.condition` {problem}")]
+    Sql {
+        /// The policy.
+        policy: String,
+        /// What is wrong.
+        problem: SqlProblem,
     },
     /// The section that belongs to the type is absent.
     #[error("policy `{policy}` is of type `{policy_type}` but has no section `{policy_type}`")]
@@ -176,6 +185,7 @@ impl Error {
             | Self::TypeNested { policy, .. }
             | Self::Stateful { policy, .. }
             | Self::Ottl { policy, .. }
+            | Self::Sql { policy, .. }
             | Self::SectionMissing { policy, .. }
             | Self::SectionForeign { policy, .. }
             | Self::PolicyKeyUnknown { policy, .. }
@@ -216,6 +226,28 @@ pub enum ValueProblem {
     NotWhole,
     /// A negative number where none can be.
     Negative,
+    /// A number outside its range that may have a fraction.
+    NotWithin {
+        /// As written.
+        found: f64,
+        /// The range in words.
+        range: &'static str,
+    },
+    /// A key that goes with another value of another key.
+    OnlyWith {
+        /// That key and value.
+        other: &'static str,
+    },
+    /// Two keys of which exactly one is needed.
+    NotOneOf {
+        /// Both.
+        keys: &'static str,
+    },
+    /// Too many distinct attribute keys.
+    TooManyKeys {
+        /// The limit.
+        limit: usize,
+    },
     /// The name of a sub-policy that is not there.
     UnknownSubPolicy {
         /// As written.
@@ -271,6 +303,12 @@ impl fmt::Display for ValueProblem {
             Self::NotFinite => f.write_str("is not a finite number"),
             Self::NotWhole => f.write_str("is not a whole number, which `compat` demands"),
             Self::Negative => f.write_str("is negative"),
+            Self::NotWithin { found, range } => write!(f, "is {found}, must be {range}"),
+            Self::OnlyWith { other } => write!(f, "has a meaning only with {other}"),
+            Self::NotOneOf { keys } => write!(f, "needs exactly one of {keys}"),
+            Self::TooManyKeys { limit } => {
+                write!(f, "has more than {limit} distinct keys in all policies")
+            }
             Self::UnknownSubPolicy { found } => {
                 write!(f, "names `{found}`, which is no sub-policy here")
             }

@@ -15,9 +15,14 @@
 //! tests of `verdict` over `atoms` (`ottl` is a language of its own); [`Sampler`] folds spans into
 //! `pending` traces and decides them by `timers`; `decided` remembers for late spans. `trigger` has the
 //! rules for long traces, `linked` those for traces that link to others. [`Compat`] and
-//! [`Config::findings`] are about users who come from the Collector.
+//! [`Config::findings`] are about users who come from the Collector; [`partial`] asks the same tests about
+//! traces that are stored in part.
 //!
-//! Limits: [`ATOMS_MAX`] distinct conditions on spans, [`POLICIES_MAX`] policies,
+//! Of our own are `budget` (how much of what policies ask for is kept), `adaptive` (a rate per kind
+//! of traffic), `sql` (conditions on the trace's row) and `threshold` (what samplers before this one
+//! and behind it are told); `chance` says for how many traces a kept one stands.
+//!
+//! Limits: [`ATOMS_MAX`] distinct conditions on spans, [`POLICIES_MAX`] policies, [`ADAPTIVE_KEYS_MAX`] keys,
 //! [`SERVICES_MAX`] service names, [`SERVICES_PER_TRACE_MAX`] of them listed per trace. At
 //! `num_traces` undecided traces those next due are decided early, with the trigger recorded:
 //! nothing is evicted undecided.
@@ -36,6 +41,7 @@ mod arrival;
 mod counts;
 mod decided;
 mod decision;
+mod extras;
 mod linked;
 mod pending;
 mod recent;
@@ -45,13 +51,18 @@ mod spans;
 mod timers;
 mod trigger;
 
+mod adaptive;
 mod atoms;
+mod budget;
 mod chance;
 mod compile;
 mod go_regex;
 mod limits;
 mod ottl;
+pub mod partial;
 mod probability;
+mod sql;
+mod threshold;
 mod trace_state;
 mod verdict;
 
@@ -61,7 +72,9 @@ mod keyed_hash;
 mod nearest;
 mod number;
 
+pub use crate::adaptive::ADAPTIVE_KEYS_MAX;
 pub use crate::atoms::ATOMS_MAX;
+pub use crate::budget::Budget;
 pub use crate::compat::Compat;
 pub use crate::compile::POLICIES_MAX;
 pub use crate::config::{
@@ -79,11 +92,14 @@ pub use crate::number::Number;
 pub use crate::ottl::OttlProblem;
 pub use crate::pending::SERVICES_PER_TRACE_MAX;
 pub use crate::policy::{
-    And, BooleanAttribute, BytesLimiting, Composite, DropTraces, ErrorMode, Latency, Not,
-    NumericAttribute, OttlCondition, Policy, PolicyType, Probabilistic, RateAllocation,
-    RateLimiting, SpanCount, StatusCodes, StringAttribute, TraceState,
+    Adaptive, And, BooleanAttribute, BytesLimiting, Composite, DropTraces, ErrorMode, Latency, Not,
+    NumericAttribute, OttlCondition, Policy, PolicyType, Probabilistic, ProbabilisticMode,
+    RateAllocation, RateLimiting, SpanCount, SqlCondition, StatusCodes, StringAttribute,
+    TraceState,
 };
 pub use crate::sampler::{ResourceFacts, Sampler, Stats, Undecided};
 pub use crate::services::{SERVICES_MAX, ServiceId};
 pub use crate::spans::PendingSpan;
+pub use crate::sql::{SQL_COLUMNS, SqlProblem};
+pub use crate::threshold::{Threshold, ThresholdChange};
 pub use crate::trigger::{PolicyTrigger, ROOT_GRACE, TriggerRules};

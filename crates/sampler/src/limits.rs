@@ -60,7 +60,16 @@ impl Bucket {
         }
     }
 
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
     fn take(&mut self, amount: u64, now_unix_nano: u64) -> bool {
+        self.take_above(0, amount, now_unix_nano)
+    }
+
+    /// Takes `amount` if that leaves `floor`.
+    pub(crate) fn take_above(&mut self, floor: u64, amount: u64, now_unix_nano: u64) -> bool {
         let before = self.filled_at_unix_nano.unwrap_or(now_unix_nano);
         let elapsed = now_unix_nano.saturating_sub(before);
         let gained = u128::from(elapsed) * u128::from(self.per_second);
@@ -68,11 +77,11 @@ impl Bucket {
         self.content_billionths = filled.min(billionths(self.capacity));
         self.filled_at_unix_nano = Some(now_unix_nano.max(before));
         match self.content_billionths.checked_sub(billionths(amount)) {
-            Some(rest) => {
+            Some(rest) if rest >= billionths(floor) => {
                 self.content_billionths = rest;
                 true
             }
-            None => false,
+            Some(_) | None => false,
         }
     }
 }

@@ -14,8 +14,11 @@
 //! - Nothing is pulled the other way, from B to T: a batch links to every request in it, so a kept batch would keep
 //!   them all, and with a few batches kept nearly everything. For the same reason a link from a request to a batch's
 //!   trace does not pull the batch.
-//! - A trace that links to others has no `adjusted_count`, unless it was certain to be kept: it is kept with theirs too,
-//!   and how probable that was is unknown.
+//! - A trace that links to others has no `adjusted_count` and loses its `th`, unless it was certain to be kept: it is
+//!   kept with theirs too, and how probable that was is unknown.
+//! - With a `budget` it is kept whether it fits or not, also where its own policies asked for it and it did not fit: it
+//!   belongs to a trace that did. What is kept only so takes nothing from the budget. What a policy asks for is then
+//!   not settled before the round, so such a trace waits for others too. A trace that did not fit pulls nothing.
 //!
 //! **Too late** is a trace that was decided "not sampled" before T was kept, because T took longer than `wait`, or
 //! because the link came in a late span. That is not undone, but counted ([`LinkCounts`]). T is also unknown where
@@ -40,6 +43,9 @@ use crate::duration;
 use crate::error::{Error, Result, ValueProblem};
 use crate::keyed_hash::KeyedState;
 use crate::pending::Trace;
+use crate::policy::PolicyType;
+use crate::services::Services;
+use crate::threshold::ThresholdChange;
 use crate::trigger;
 use crate::verdict::{Judgement, Policies};
 
@@ -116,6 +122,16 @@ pub(crate) fn excluded_by(config: &Config) -> Option<&'static str> {
     }
 }
 
+/// With a budget only what drops a trace settles it.
+fn settling(config: &Config) -> Vec<usize> {
+    let mut lasting = trigger::lasting(&config.policies);
+    lasting.retain(|position| {
+        let policy_type = &config.policies[*position].policy_type;
+        config.budget.is_none() || matches!(policy_type, PolicyType::Drop(_))
+    });
+    lasting
+}
+
 /// Does a decision pull those who link to its trace? A trace that is kept without a policy was pulled itself.
 fn is_pulling(decision: Decision, has_policy: bool) -> bool {
     decision == Decision::Sampled && has_policy
@@ -143,7 +159,7 @@ impl LinkIndex {
             by_trace: HashMap::with_hasher(KeyedState::new()),
             by_target: BTreeSet::new(),
             list_bytes: 0,
-            lasting: trigger::lasting(&config.policies),
+            lasting: settling(config),
             counts: LinkCounts::default(),
         }))
     }
@@ -196,13 +212,15 @@ impl LinkIndex {
     pub(crate) fn waits_until(
         &mut self,
         trace: &Trace,
-        policies: &Policies,
+        (policies, services): (&Policies, &Services),
         due_unix_nano: u64,
         latest_unix_nano: u64,
     ) -> Option<u64> {
         let links = self.by_trace.get_mut(&trace.trace_id)?;
         let mut lasting = self.lasting.iter();
-        if links.is_resolved() || lasting.any(|policy| trigger::matches(*policy, trace, policies)) {
+        let mut is_settled =
+            || lasting.any(|policy| trigger::matches(*policy, trace, policies, services));
+        if links.is_resolved() || is_settled() {
             return None;
         }
         let since = *links.waits_since_unix_nano.get_or_insert(due_unix_nano);
@@ -225,13 +243,17 @@ impl LinkIndex {
                     decision: Decision::Sampled,
                     policy: None,
                     adjusted_count: None,
+                    threshold: ThresholdChange::Erased,
                 };
                 return true;
             }
             Decision::NotSampled if links.n_open > 0 => self.counts.n_unresolved += 1,
             Decision::NotSampled | Decision::Dropped => {}
+            // Kept for certain, as far as this stage goes.
+            Decision::Sampled if judgement.threshold == ThresholdChange::Unchanged => {}
             Decision::Sampled => {
-                judgement.adjusted_count = judgement.adjusted_count.filter(|count| *count == 1.0);
+                judgement.adjusted_count = None;
+                judgement.threshold = ThresholdChange::Erased;
             }
         }
         false

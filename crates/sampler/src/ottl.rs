@@ -34,7 +34,8 @@ use otlp::span::{self, SpanSummary};
 
 use crate::atoms::AtomSet;
 use crate::error::{Error, Result};
-use crate::policy::{ErrorMode, OttlCondition};
+use crate::partial::Part;
+use crate::policy::OttlCondition;
 
 pub use self::problem::Problem as OttlProblem;
 
@@ -51,6 +52,8 @@ pub(crate) struct Outcome {
     pub(crate) matched: AtomSet,
     /// A condition failed and `error_mode` is `propagate`; else no atom.
     pub(crate) failed: AtomSet,
+    /// The first of match and failure wins, as in the Collector.
+    pub(crate) first_wins: bool,
 }
 
 /// All conditions of all policies.
@@ -59,6 +62,8 @@ pub(crate) struct Conditions {
     policies: Vec<PolicyConditions>,
     shared: Shared,
     has_event_conditions: bool,
+    /// Of an attribute that is repeated the first counts.
+    first_counts: bool,
 }
 
 #[derive(Debug)]
@@ -66,8 +71,8 @@ struct PolicyConditions {
     span: Vec<Check>,
     event: Vec<Check>,
     outcome: Outcome,
-    /// The first of match and failure wins, as in the Collector.
-    first_wins: bool,
+    /// What the conditions look at.
+    reads: Vec<Part>,
 }
 
 impl Conditions {
@@ -77,7 +82,6 @@ impl Conditions {
         policy: &str,
         config: &OttlCondition,
         outcome: Outcome,
-        first_wins: bool,
     ) -> Result<()> {
         let mut resolve = |context, key, conditions: &[String]| {
             let resolve_one = |condition: &String| {
@@ -106,15 +110,21 @@ impl Conditions {
             span,
             event,
             outcome,
-            first_wins: first_wins && config.error_mode == ErrorMode::Propagate,
+            reads: std::mem::take(&mut self.shared.reads),
         });
         Ok(())
+    }
+
+    /// Of an attribute that is repeated the first counts, not the last.
+    pub(crate) fn count_first(&mut self) {
+        self.first_counts = true;
     }
 
     /// Evaluates what concerns a resource alone.
     pub(crate) fn read_resource(&self, resource: &[u8]) -> ResourceTruths {
         let frame = Frame {
             resource,
+            first_counts: self.first_counts,
             truths: ResourceTruths::default(),
             span: None,
             span_attributes: &[],
@@ -150,9 +160,11 @@ impl Conditions {
         }
         let mut span_attributes = NO_VALUES;
         let attributes = otlp::attribute::of_span(span);
-        collect(attributes, &self.shared.span_keys, &mut span_attributes)?;
+        let keys = &self.shared.span_keys;
+        collect(attributes, keys, self.first_counts, &mut span_attributes)?;
         let frame = Frame {
             resource: &[],
+            first_counts: self.first_counts,
             truths,
             span: Some(summary),
             span_attributes: &span_attributes,
@@ -170,6 +182,23 @@ impl Conditions {
         Ok(found)
     }
 
+    /// The outcomes of the policies that look at this part of a span.
+    pub(crate) fn reading(&self, part: &Part) -> AtomSet {
+        let mut found = AtomSet::EMPTY;
+        for policy in &self.policies {
+            if policy.reads.contains(part) {
+                found |= policy.outcome.matched;
+                found |= policy.outcome.failed;
+            }
+        }
+        found
+    }
+
+    /// What all conditions look at, with repetitions.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.policies.iter().flat_map(|policy| &policy.reads)
+    }
+
     fn read_events(
         &self,
         span: &[u8],
@@ -181,7 +210,8 @@ impl Conditions {
             let event = event?;
             let mut event_attributes = NO_VALUES;
             let keys = &self.shared.event_keys;
-            collect(event.attributes(), keys, &mut event_attributes)?;
+            let attributes = event.attributes();
+            collect(attributes, keys, self.first_counts, &mut event_attributes)?;
             let frame = Frame {
                 event: Some(&event),
                 event_attributes: &event_attributes,
@@ -203,7 +233,7 @@ impl PolicyConditions {
     /// Nothing that comes can change the verdict.
     fn is_settled(&self, satisfied: AtomSet) -> bool {
         satisfied.intersects(self.outcome.matched)
-            || (self.first_wins && satisfied.intersects(self.outcome.failed))
+            || (self.outcome.first_wins && satisfied.intersects(self.outcome.failed))
     }
 
     fn evaluate(&self, checks: &[Check], frame: &Frame<'_>) -> AtomSet {
@@ -215,7 +245,7 @@ impl PolicyConditions {
                     return found;
                 }
                 Ok(false) => {}
-                Err(Failed) if self.first_wins => return self.outcome.failed,
+                Err(Failed) if self.outcome.first_wins => return self.outcome.failed,
                 Err(Failed) => found |= self.outcome.failed,
             }
         }
@@ -223,19 +253,26 @@ impl PolicyConditions {
     }
 }
 
-/// The values of `keys`; of repeated keys the last counts.
+/// The values of `keys`; of repeated keys the last counts, or the first.
 fn collect<'a>(
     attributes: Attributes<'a>,
     keys: &[Box<str>],
+    first_counts: bool,
     values: &mut [Value<'a>],
 ) -> Result<(), otlp::Error> {
     if keys.is_empty() {
         return Ok(());
     }
+    let mut seen = [false; NO_VALUES.len()];
     for attribute in attributes {
         let (name, value) = attribute?;
-        let slot = keys.iter().position(|key| **key == *name);
-        if let Some(place) = slot.and_then(|slot| values.get_mut(slot)) {
+        let Some(slot) = keys.iter().position(|key| **key == *name) else {
+            continue;
+        };
+        if let (Some(place), Some(seen)) = (values.get_mut(slot), seen.get_mut(slot))
+            && !(first_counts && *seen)
+        {
+            *seen = true;
             *place = value;
         }
     }

@@ -1,7 +1,8 @@
 //! Undecided traces.
 //!
-//! Limits: 192 bytes per trace here, plus its entry in the map by id and its list of services: at
-//! most 256 bytes in all, and 32 to 59 bytes per span. Memory of decided traces is used again for
+//! Limits: 200 bytes per trace here, plus its entry in the map by id and its list of services: at
+//! most 256 bytes in all, and 32 to 59 bytes per span. Beside that 104 bytes for a trace whose
+//! `tracestate` has an entry `ot`, and for every trace where there is an `adaptive` policy. Memory of decided traces is used again for
 //! new ones and not given back.
 
 use std::collections::HashMap;
@@ -9,13 +10,17 @@ use std::num::NonZeroU32;
 use std::ops::{Index, IndexMut};
 
 use otlp::TraceId;
+use otlp::span::SpanSummary;
 
+use crate::adaptive::KeyHashes;
 use crate::arrival::Arrival;
 use crate::atoms::AtomSet;
 use crate::decision::SpanHandle;
+use crate::extras::{Extras, Upstream};
 use crate::keyed_hash::KeyedState;
 use crate::services::ServiceId;
 use crate::spans::SpanList;
+use crate::threshold::Randomness;
 use crate::timers::{Links, Timers};
 
 /// Services listed per trace; a trace with more is listed with its first.
@@ -65,6 +70,7 @@ pub(crate) struct Trace {
     /// (`u64::MAX` for never).
     pub(crate) last_seen_unix_nano: u64,
     pub(crate) ends_unix_nano: u64,
+    extras: Option<Box<Extras>>,
     /// The due time is that of a root, not of the first span (under `trigger` rules: not of a match).
     pub(crate) is_due_by_root: bool,
     /// A span of it links to another trace; to which ones is in `linked`.
@@ -72,7 +78,7 @@ pub(crate) struct Trace {
 }
 
 const _: () = assert!(
-    size_of::<Trace>() <= 192,
+    size_of::<Trace>() <= 200,
     "part of the budget of 256 bytes per trace"
 );
 
@@ -101,7 +107,7 @@ impl Root {
 }
 
 impl Trace {
-    fn new(trace_id: TraceId, first_seen_unix_nano: u64, due_unix_nano: u64) -> Self {
+    pub(crate) fn new(trace_id: TraceId, first_seen_unix_nano: u64, due_unix_nano: u64) -> Self {
         Self {
             trace_id,
             atoms: AtomSet::EMPTY,
@@ -118,6 +124,7 @@ impl Trace {
             arrival: None,
             last_seen_unix_nano: first_seen_unix_nano,
             ends_unix_nano: u64::MAX,
+            extras: None,
             is_due_by_root: false,
             has_links: false,
         }
@@ -189,6 +196,42 @@ impl Trace {
 
     pub(crate) fn services_heap_bytes(&self) -> usize {
         self.services.capacity() * size_of::<ServiceId>()
+    }
+
+    /// Takes note of what a span adds to the extras. Gives the heap that this took.
+    pub(crate) fn add_extras(
+        &mut self,
+        summary: &SpanSummary<'_>,
+        keys: Option<KeyHashes>,
+    ) -> usize {
+        if keys.is_none() && !summary.trace_state.contains("ot=") {
+            return 0;
+        }
+        let before = self.extras_heap_bytes();
+        let extras = self.extras.get_or_insert_default();
+        extras.add(summary, keys);
+        self.extras_heap_bytes() - before
+    }
+
+    pub(crate) fn extras_heap_bytes(&self) -> usize {
+        self.extras.as_ref().map_or(0, |_| size_of::<Extras>())
+    }
+
+    /// What decides in choices by chance.
+    pub(crate) fn randomness(&self) -> Randomness {
+        self.upstream().randomness(&self.trace_id)
+    }
+
+    /// What samplers before this one have said.
+    pub(crate) fn upstream(&self) -> Upstream {
+        let extras = self.extras.as_ref();
+        extras.map_or(Upstream::default(), |extras| extras.upstream())
+    }
+
+    /// Its values of the keys of `adaptive` policies.
+    pub(crate) fn keys(&self) -> KeyHashes {
+        let extras = self.extras.as_ref();
+        extras.map_or(KeyHashes::default(), |extras| extras.keys)
     }
 }
 

@@ -1,13 +1,17 @@
-//! One policy as it is configured: exactly the Collector's schema, `{name, type, <type>: {...}}`.
+//! One policy as it is configured: exactly the Collector's schema, `{name, type, <type>: {...}}`, and
+//! types of our own in the same shape (`ours`).
 //!
 //! What is checked here is the shape (known type, its own section, known keys); what values mean
 //! together is checked when the policies are compiled ([`crate::Config::validate`]).
 
+mod ours;
 mod read;
 
 use serde::Deserialize;
 
 use crate::number::Number;
+
+pub use self::ours::{Adaptive, ProbabilisticMode, SqlCondition};
 
 /// One policy: a name and what it asks of a trace.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,6 +61,10 @@ pub enum PolicyType {
     Drop(DropTraces),
     /// `composite`.
     Composite(Composite),
+    /// `adaptive`; ours, the Collector has none.
+    Adaptive(Adaptive),
+    /// `sql_condition`; ours, the Collector has none.
+    SqlCondition(SqlCondition),
 }
 
 /// Duration of the whole trace, last end minus first start, in whole milliseconds.
@@ -101,7 +109,7 @@ pub struct NumericAttribute {
     pub invert_match: bool,
 }
 
-/// A share of the traces, chosen by a hash of the trace id.
+/// A share of the traces, chosen by the trace id.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Probabilistic {
@@ -111,6 +119,12 @@ pub struct Probabilistic {
     /// several gateways and the Collector.
     #[serde(default)]
     pub hash_salt: String,
+    /// What chooses; not a key of the Collector's `tail_sampling`, but of its `probabilistic_sampler`.
+    #[serde(default)]
+    pub mode: ProbabilisticMode,
+    /// Hex digits of the threshold, from 1 to 14; absent is 4. Not for `mode: hash_seed`.
+    #[serde(default)]
+    pub sampling_precision: Option<u32>,
 }
 
 /// Any span has one of the status codes.
@@ -307,7 +321,7 @@ pub struct RateAllocation {
 }
 
 impl PolicyType {
-    /// The Collector's name of the type.
+    /// The name of the type: the Collector's, where it has the type.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -328,6 +342,8 @@ impl PolicyType {
             Self::Not(_) => "not",
             Self::Drop(_) => "drop",
             Self::Composite(_) => "composite",
+            Self::Adaptive(_) => "adaptive",
+            Self::SqlCondition(_) => "sql_condition",
         }
     }
 
@@ -351,7 +367,9 @@ impl PolicyType {
             | Self::SpanCount(_)
             | Self::RateLimiting(_)
             | Self::BytesLimiting(_)
-            | Self::OttlCondition(_) => &[],
+            | Self::OttlCondition(_)
+            | Self::Adaptive(_)
+            | Self::SqlCondition(_) => &[],
         }
     }
 }

@@ -1,9 +1,12 @@
-//! The choice of the `probabilistic` policy, bit for bit as the Collector makes it.
+//! The choices of the `probabilistic` policy.
 //!
-//! Sampled if `fnv1a64(salt ++ trace id) <= floor((2^64 - 1) * percentage / 100)`, the product
-//! rounded to 64 bits as Go's `big.Float` does (contrib `internal/sampling/probabilistic.go`).
+//! `mode: hash_seed`, bit for bit as the Collector makes it: sampled if `fnv1a64(salt ++ trace id) <= floor((2^64 - 1) * percentage / 100)`, the product
+//! rounded to 64 bits as Go's `big.Float` does (contrib `internal/sampling/probabilistic.go`). The
+//! other modes compare the trace's randomness with a threshold, see `threshold`.
 
 use otlp::TraceId;
+
+use crate::threshold::Threshold;
 
 const DEFAULT_SALT: &str = "default-hash-seed";
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
@@ -70,6 +73,32 @@ impl Share {
             Self::Nothing => 0.0,
             Self::Everything => 1.0,
             Self::UpTo { probability, .. } => probability,
+        }
+    }
+}
+
+/// The choice of `mode: equalizing | proportional`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Passing {
+    /// This threshold, whatever a trace has passed before.
+    Equalizing(Option<Threshold>),
+    /// Of what has come, with so many hex digits.
+    Proportional { probability: f64, precision: u32 },
+}
+
+impl Passing {
+    /// What a trace must pass that has passed `upstream`; `None` keeps nothing.
+    pub(crate) fn threshold(self, upstream: Threshold) -> Option<Threshold> {
+        match self {
+            Self::Equalizing(threshold) => threshold,
+            Self::Proportional {
+                probability,
+                precision,
+            } => {
+                let all = probability * upstream.probability();
+                // Rounded to fewer digits it must not fall below what was passed before.
+                Threshold::of_probability(all, precision).map(|threshold| threshold.max(upstream))
+            }
         }
     }
 }

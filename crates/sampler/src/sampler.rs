@@ -4,6 +4,8 @@ mod due;
 mod on_arrival;
 mod reload;
 mod replay;
+mod report;
+mod rounds;
 
 use otlp::attribute::{self, Value};
 use otlp::span::{SpanSummary, StatusCode};
@@ -12,11 +14,12 @@ use otlp::{SpanId, TraceId};
 pub use self::reload::Undecided;
 
 use self::on_arrival::judge_batch;
+use crate::adaptive::KeyHashes;
 use crate::atoms::AtomSet;
+use crate::budget::Rounds;
 use crate::config::{Config, SamplingStrategy, nanos};
-use crate::counts::PolicyCounts;
 use crate::decided::{DecidedTraces, Remembered};
-use crate::decision::{Decided, Observed, PolicyIndex, SpanHandle, TraceSummary, Trigger, Version};
+use crate::decision::{Decided, Observed, SpanHandle, TraceSummary, Trigger, Version};
 use crate::error::{Error, Result};
 use crate::linked::{LinkCounts, LinkIndex};
 use crate::ottl::ResourceTruths;
@@ -25,7 +28,7 @@ use crate::recent::RecentSpans;
 use crate::services::{ServiceId, Services};
 use crate::spans::{Added, PendingSpan};
 use crate::trigger::Rules;
-use crate::verdict::{Evidence, Judgement, Policies};
+use crate::verdict::{Evidence, Judged, Judgement, Policies};
 
 /// Groups spans by trace and decides each trace once.
 ///
@@ -37,7 +40,9 @@ pub struct Sampler {
     /// As it was given.
     config: Config,
     policies: Policies,
-    /// Names by [`PolicyIndex`]; a number keeps its name through reloads.
+    /// Of the budget, if there is one.
+    rounds: Option<Rounds>,
+    /// Names by [`crate::PolicyIndex`]; a number keeps its name through reloads.
     policy_names: Vec<Box<str>>,
     services: Services,
     pending: PendingTraces,
@@ -72,6 +77,8 @@ pub struct ResourceFacts {
     truths: ResourceTruths,
     batch: u32,
     service: Option<ServiceId>,
+    /// `None` where no policy has keys.
+    keys: Option<KeyHashes>,
 }
 
 /// What is undecided, and what memory all of this takes.
@@ -94,6 +101,8 @@ pub struct Stats {
     pub n_policies_failed: u64,
     /// What `linked_traces` could not do.
     pub links: LinkCounts,
+    /// Traces whose key was one too many for an `adaptive` policy and that share a rate with others.
+    pub n_keys_overflowed: u64,
 }
 
 impl Sampler {
@@ -104,6 +113,7 @@ impl Sampler {
     pub fn new(config: &Config) -> Result<Self> {
         config.check_keys()?;
         let policies = Policies::compile(config)?;
+        let rounds = config.rounds(&policies)?;
         let rules = Rules::compile(config)?;
         let links = LinkIndex::new(config)?;
         let policy_names = config
@@ -114,6 +124,7 @@ impl Sampler {
         Ok(Self {
             config: config.clone(),
             policies,
+            rounds,
             policy_names,
             services: Services::new(),
             pending: PendingTraces::new(),
@@ -153,12 +164,15 @@ impl Sampler {
             Some(Value::Str(name)) if !name.is_empty() => Some(self.services.intern(name)),
             _ => None,
         };
+        let keys = &self.policies.atoms.keys;
+        let keys = (!keys.is_empty()).then(|| keys.read_resource(resource));
         self.last_batch = self.last_batch.wrapping_add(1);
         Ok(ResourceFacts {
             atoms,
             truths,
             batch: self.last_batch,
             service,
+            keys,
         })
     }
 
@@ -218,7 +232,9 @@ impl Sampler {
         if known.is_some_and(|known| known.is_error || !is_error || remembered.is_none()) {
             return Some(Observed::Duplicate(Version::Decided));
         }
-        let Remembered { decision, policy } = remembered?;
+        let Remembered {
+            decision, policy, ..
+        } = remembered?;
         self.recent.add_late(trace_id, span_id, is_error);
         Some(Observed::Late(decision, policy))
     }
@@ -258,6 +274,9 @@ impl Sampler {
         if let Some(arrival) = &mut trace.arrival {
             arrival.add_times(summary.start_time_unix_nano, summary.end_time_unix_nano);
         }
+        let keys = facts.keys.as_ref();
+        let keys = keys.map(|keys| atoms.keys.read_span(keys, span, summary));
+        self.list_bytes += trace.add_extras(summary, keys);
         if summary.status_code == StatusCode::Error {
             trace.n_error_spans = trace.n_error_spans.saturating_add(1);
         }
@@ -303,23 +322,32 @@ impl Sampler {
     }
 
     fn decide(&mut self, mut trace: Trace, trigger: Trigger, now_unix_nano: u64) -> Decided {
-        if self.trace_bytes_max.is_some_and(|max| trace.n_bytes > max) {
-            return self.close(trace, Trigger::TooLarge, Judgement::NOT_SAMPLED);
-        }
-        judge_batch(&mut self.policies, &mut trace, now_unix_nano);
-        if let Some(arrival) = &trace.arrival {
-            let (trigger, judgement) = match arrival.decided() {
-                Some(judgement) => (Trigger::Matched, judgement),
-                None => (trigger, arrival.deferred(self.honours_deferred)),
-            };
-            return self.close(trace, trigger, judgement);
-        }
-        let duration_ns = trace.duration_ns();
-        let mut judgement = self
-            .policies
-            .judge(evidence(&trace, duration_ns, now_unix_nano));
+        let (trigger, judged) = self.judge(&mut trace, trigger, now_unix_nano);
+        let mut judgement = judged.judgement;
         let trigger = self.pull(&trace, trigger, &mut judgement);
         self.close(trace, trigger, judgement)
+    }
+
+    /// What policies say of a trace that has been taken out, and why now.
+    fn judge(
+        &mut self,
+        trace: &mut Trace,
+        trigger: Trigger,
+        now_unix_nano: u64,
+    ) -> (Trigger, Judged) {
+        if self.trace_bytes_max.is_some_and(|max| trace.n_bytes > max) {
+            return (Trigger::TooLarge, Judgement::NOT_SAMPLED.into());
+        }
+        judge_batch(&mut self.policies, &self.services, trace, now_unix_nano);
+        if let Some(arrival) = &trace.arrival {
+            return match arrival.decided() {
+                Some(judgement) => (Trigger::Matched, judgement.into()),
+                None => (trigger, arrival.deferred(self.honours_deferred).into()),
+            };
+        }
+        let duration_ns = trace.duration_ns();
+        let evidence = Evidence::of(trace, &self.services, duration_ns, now_unix_nano);
+        (trigger, self.policies.judge(evidence))
     }
 
     fn close(&mut self, trace: Trace, trigger: Trigger, judgement: Judgement) -> Decided {
@@ -329,7 +357,8 @@ impl Sampler {
         self.remember(trace.trace_id, judgement);
         self.n_spans -= trace.spans.len() as u64;
         self.n_bytes -= trace.n_bytes;
-        self.list_bytes -= trace.spans.heap_bytes() + trace.services_heap_bytes();
+        self.list_bytes -=
+            trace.spans.heap_bytes() + trace.services_heap_bytes() + trace.extras_heap_bytes();
         trace.spans.sorted_ids(&mut self.id_scratch);
         trace.spans.sorted_error_ids(&mut self.error_id_scratch);
         self.recent
@@ -342,6 +371,7 @@ impl Sampler {
             policy: judgement.policy,
             trigger,
             adjusted_count: judgement.adjusted_count,
+            threshold: judgement.threshold,
             summary: TraceSummary {
                 start_time_unix_nano: if start_is_set {
                     trace.start_time_unix_nano
@@ -363,71 +393,9 @@ impl Sampler {
     }
 
     fn remember(&mut self, trace_id: TraceId, judgement: Judgement) {
-        let Judgement {
-            decision, policy, ..
-        } = judgement;
-        let remembered = Remembered { decision, policy };
+        let remembered = Remembered::from(judgement);
         self.decided.remember(trace_id, remembered);
         self.settle_links(trace_id, remembered);
-    }
-
-    /// Name of a policy that this sampler has given out.
-    #[must_use]
-    pub fn policy_name(&self, policy: PolicyIndex) -> &str {
-        self.policy_names
-            .get(usize::from(policy.0))
-            .map_or("", AsRef::as_ref)
-    }
-
-    /// Every policy's name and what it has said since the start, in file order.
-    pub fn policy_counts(&self) -> impl Iterator<Item = (&str, PolicyCounts)> {
-        let counts = self.policies.counts();
-        counts.map(|(policy, counts)| (self.policy_name(policy), counts))
-    }
-
-    /// Name of a service that this sampler has given out.
-    #[must_use]
-    pub fn service_name(&self, service: ServiceId) -> &str {
-        self.services.name(service)
-    }
-
-    /// Present size.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        let link_bytes = self.links.as_ref().map_or(0, LinkIndex::heap_bytes);
-        let heap_bytes = self.pending.heap_bytes()
-            + self.list_bytes
-            + link_bytes
-            + self.decided.heap_bytes()
-            + self.recent.heap_bytes()
-            + self.services.heap_bytes();
-        Stats {
-            n_traces: self.pending.len() as u64,
-            n_spans: self.n_spans,
-            n_bytes: self.n_bytes,
-            heap_bytes: heap_bytes as u64,
-            pending_heap_bytes: (self.pending.used_bytes() + self.list_bytes + link_bytes) as u64,
-            n_unreadable: self.n_unreadable,
-            n_policies_failed: self
-                .policy_counts()
-                .map(|(_, counts)| counts.n_failed)
-                .sum(),
-            links: self
-                .links
-                .as_ref()
-                .map_or(LinkCounts::default(), |links| links.counts),
-        }
-    }
-}
-
-fn evidence(trace: &Trace, duration_ns: u64, now_unix_nano: u64) -> Evidence<'_> {
-    Evidence {
-        trace_id: &trace.trace_id,
-        atoms: trace.atoms,
-        duration_ns,
-        n_spans: trace.spans.len() as u64,
-        n_bytes: trace.n_bytes,
-        now_unix_nano,
     }
 }
 

@@ -191,6 +191,11 @@ impl SpanList {
         self.spans.iter().filter(is_orphan).count()
     }
 
+    /// Spans that describe a request to an engine.
+    pub(crate) fn count_requests(&self) -> usize {
+        self.spans.iter().filter(|span| span.is_request).count()
+    }
+
     pub(crate) fn into_pending_spans(self) -> Vec<PendingSpan> {
         self.spans.into_iter().map(Waiting::into_pending).collect()
     }

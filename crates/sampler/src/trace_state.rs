@@ -5,12 +5,23 @@
 //! and `=`, 256 characters each. A `tracestate` that breaks one of them has no entries at all.
 
 /// Entries that a `tracestate` can have.
-const ENTRIES_MAX: usize = 32;
+pub(crate) const ENTRIES_MAX: usize = 32;
 /// Characters of a key, and of a value.
-const CHARS_MAX: usize = 256;
+pub(crate) const CHARS_MAX: usize = 256;
 
 /// The value of `key`; `None` if it is absent or the whole is malformed.
 pub(crate) fn lookup<'a>(trace_state: &'a str, key: &str) -> Option<&'a str> {
+    search(trace_state, key)?.value
+}
+
+/// What a well-formed `tracestate` says of one key.
+pub(crate) struct Entry<'a> {
+    pub(crate) value: Option<&'a str>,
+    pub(crate) n_entries: usize,
+}
+
+/// `None` if the whole is malformed.
+pub(crate) fn search<'a>(trace_state: &'a str, key: &str) -> Option<Entry<'a>> {
     let mut keys: [&str; ENTRIES_MAX] = [""; ENTRIES_MAX];
     let mut n_entries = 0;
     let mut found = None;
@@ -30,7 +41,10 @@ pub(crate) fn lookup<'a>(trace_state: &'a str, key: &str) -> Option<&'a str> {
             found = Some(value);
         }
     }
-    found
+    Some(Entry {
+        value: found,
+        n_entries,
+    })
 }
 
 fn is_key(key: &str) -> bool {

@@ -31,7 +31,8 @@ use crate::duration;
 use crate::error::{Error, Result, ValueProblem};
 use crate::nearest::nearest;
 use crate::pending::Trace;
-use crate::policy::{Policy, PolicyType};
+use crate::policy::{Policy, PolicyType, ProbabilisticMode};
+use crate::services::Services;
 use crate::verdict::{Evidence, Policies};
 
 /// The section `trigger`; not a key of the Collector.
@@ -162,11 +163,11 @@ impl Rules {
     }
 
     /// Takes note of what policies match now.
-    pub(crate) fn note_matches(&self, trace: &mut Trace, policies: &Policies) {
+    pub(crate) fn note_matches(&self, trace: &mut Trace, policies: &Policies, services: &Services) {
         for rule in &self.policies {
             if let Some(match_grace) = rule.match_grace {
                 let ends = trace.last_seen_unix_nano.saturating_add(match_grace);
-                if ends < trace.ends_unix_nano && rule.matches(trace, policies) {
+                if ends < trace.ends_unix_nano && rule.matches(trace, policies, services) {
                     trace.end_at(ends, false);
                 }
             }
@@ -174,10 +175,17 @@ impl Rules {
     }
 
     /// When a trace is due as things stand, and why then.
-    pub(crate) fn due(&self, trace: &Trace, policies: &Policies) -> (u64, Trigger) {
+    pub(crate) fn due(
+        &self,
+        trace: &Trace,
+        policies: &Policies,
+        services: &Services,
+    ) -> (u64, Trigger) {
         let (mut idle, mut max_wait) = (None, None);
         for rule in &self.policies {
-            if (rule.idle > idle || rule.max_wait > max_wait) && rule.matches(trace, policies) {
+            if (rule.idle > idle || rule.max_wait > max_wait)
+                && rule.matches(trace, policies, services)
+            {
                 idle = idle.max(rule.idle);
                 max_wait = max_wait.max(rule.max_wait);
             }
@@ -250,21 +258,20 @@ impl PolicyRule {
         })
     }
 
-    fn matches(&self, trace: &Trace, policies: &Policies) -> bool {
-        matches(self.position, trace, policies)
+    fn matches(&self, trace: &Trace, policies: &Policies, services: &Services) -> bool {
+        matches(self.position, trace, policies, services)
     }
 }
 
 /// Of a lasting policy: whether it matches what has come of a trace.
-pub(crate) fn matches(position: usize, trace: &Trace, policies: &Policies) -> bool {
-    let evidence = Evidence {
-        trace_id: &trace.trace_id,
-        atoms: trace.atoms,
-        duration_ns: trace.duration_ns(),
-        n_spans: trace.spans.len() as u64,
-        n_bytes: trace.n_bytes,
-        now_unix_nano: trace.last_seen_unix_nano,
-    };
+pub(crate) fn matches(
+    position: usize,
+    trace: &Trace,
+    policies: &Policies,
+    services: &Services,
+) -> bool {
+    let duration_ns = trace.duration_ns();
+    let evidence = Evidence::of(trace, services, duration_ns, trace.last_seen_unix_nano);
     policies.holds(position, &evidence)
 }
 
@@ -286,14 +293,17 @@ fn is_lasting(policy: &PolicyType) -> bool {
             .sub_policies()
             .iter()
             .all(|sub| is_lasting(&sub.policy_type)),
+        // A span that comes can raise the threshold of those before.
+        PolicyType::Probabilistic(share) => share.mode == ProbabilisticMode::HashSeed,
         PolicyType::AlwaysSample
-        | PolicyType::Probabilistic(_)
         | PolicyType::StatusCode(_)
         | PolicyType::TraceState(_)
         | PolicyType::TraceFlags
         | PolicyType::OttlCondition(_) => true,
         PolicyType::RateLimiting(_)
         | PolicyType::BytesLimiting(_)
+        | PolicyType::Adaptive(_)
+        | PolicyType::SqlCondition(_)
         | PolicyType::Not(_)
         | PolicyType::Composite(_) => false,
     }

@@ -12,29 +12,25 @@
 //! `invert_match` is a plain negation, as in the Collector since v0.144; what it was before
 //! ([`crate::Compat`]) are two more verdicts, below dropped and below sampled.
 
+mod evidence;
+mod judgement;
+
+use crate::adaptive::Adaptive;
 use crate::atoms::{AtomSet, Atoms, AtomsBuilder, whole_ms};
-use crate::chance::Chances;
+use crate::budget::{Class, Classes};
+use crate::chance::{Chances, Weight};
 use crate::compile;
 use crate::config::{Config, SamplingStrategy};
 use crate::counts::PolicyCounts;
-use crate::decision::{Decision, PolicyIndex};
+use crate::decision::PolicyIndex;
 use crate::error::Result;
 use crate::limits::{CountPerSecond, Limit};
 use crate::ottl::Outcome;
-use crate::probability::{Salt, Share};
+use crate::probability::{Passing, Salt, Share};
+use crate::sql::Condition;
 
-use otlp::TraceId;
-
-/// What policies look at: a trace as it is at its decision, or one batch of it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Evidence<'a> {
-    pub(crate) trace_id: &'a TraceId,
-    pub(crate) atoms: AtomSet,
-    pub(crate) duration_ns: u64,
-    pub(crate) n_spans: u64,
-    pub(crate) n_bytes: u64,
-    pub(crate) now_unix_nano: u64,
-}
+pub(crate) use self::evidence::Evidence;
+pub(crate) use self::judgement::{Judged, Judgement, OnArrival};
 
 /// What one policy says of one trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +77,9 @@ pub(crate) enum Test {
         salt: Salt,
         share: Share,
     },
+    Passing(Passing),
+    Adaptive(Box<Adaptive>),
+    Sql(Condition),
     SpanCount {
         min: u64,
         max: Option<u64>,
@@ -117,49 +116,15 @@ pub(crate) struct Sub {
 pub(crate) struct Policies {
     pub(crate) atoms: Atoms,
     /// In file order.
-    tests: Vec<Test>,
+    pub(crate) tests: Vec<Test>,
     /// What each is credited by.
     numbers: Vec<PolicyIndex>,
     /// Positions in `tests` in the order of asking.
-    order: Vec<usize>,
-    sample_on_first_match: bool,
+    pub(crate) order: Vec<usize>,
+    pub(crate) sample_on_first_match: bool,
+    pub(crate) classes: Classes,
     /// What each has said so far, in file order.
     counts: Vec<PolicyCounts>,
-}
-
-/// A decision and what is credited for it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Judgement {
-    pub(crate) decision: Decision,
-    pub(crate) policy: Option<PolicyIndex>,
-    pub(crate) adjusted_count: Option<f64>,
-}
-
-impl Judgement {
-    pub(crate) const NOT_SAMPLED: Self = Self {
-        decision: Decision::NotSampled,
-        policy: None,
-        adjusted_count: None,
-    };
-
-    fn dropped(policy: PolicyIndex) -> Self {
-        Self {
-            decision: Decision::Dropped,
-            policy: Some(policy),
-            adjusted_count: None,
-        }
-    }
-}
-
-/// What the policies say of a batch as it arrives (`span-ingest`).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum OnArrival {
-    /// The trace is decided.
-    Decided(Judgement),
-    /// A policy samples, but a `drop` policy may yet match a later batch.
-    Deferred(Judgement),
-    /// Nothing yet.
-    Pending,
 }
 
 impl Policies {
@@ -167,6 +132,9 @@ impl Policies {
     pub(crate) fn compile(config: &Config) -> Result<Self> {
         compile::check_names(&config.policies)?;
         let mut atoms = AtomsBuilder::default();
+        if config.compat.is_collector() {
+            atoms.count_first();
+        }
         let mut tests = Vec::with_capacity(config.policies.len());
         for policy in &config.policies {
             if config.sampling_strategy == SamplingStrategy::SpanIngest {
@@ -176,6 +144,7 @@ impl Policies {
                 compile::compile(&policy.name, &policy.policy_type, config.compat, &mut atoms)?;
             tests.push(test);
         }
+        let classes = Classes::of(&config.policies, config.budget.as_ref())?;
         let is_drop = |position: &usize| matches!(tests.get(*position), Some(Test::Drop(_)));
         let (drops, others): (Vec<_>, Vec<_>) = (0..tests.len()).partition(is_drop);
         Ok(Self {
@@ -185,6 +154,7 @@ impl Policies {
             numbers: (0..tests.len()).map(policy_index).collect(),
             tests,
             sample_on_first_match: config.sample_on_first_match,
+            classes,
         })
     }
 
@@ -211,17 +181,26 @@ impl Policies {
         self.tests[position].holds(evidence)
     }
 
+    /// Traces whose key was one too many for an `adaptive` policy.
+    pub(crate) fn n_keys_overflowed(&self) -> u64 {
+        self.tests.iter().map(Test::n_keys_overflowed).sum()
+    }
+
     /// Asks every policy about a whole trace.
-    pub(crate) fn judge(&mut self, evidence: Evidence<'_>) -> Judgement {
+    pub(crate) fn judge(&mut self, evidence: Evidence<'_>) -> Judged {
         let mut first = Firsts::default();
+        let mut class = Class::MAX;
         for position in &self.order {
             let policy = self.numbers[*position];
             let verdict = self.tests[*position].verdict(&evidence);
             self.counts[*position].note(verdict);
             match verdict {
-                Ok(Verdict::Dropped) => return Judgement::dropped(policy),
+                Ok(Verdict::Dropped) => return Judgement::dropped(policy).into(),
                 Ok(verdict) => {
                     first.note(verdict, policy);
+                    if matches!(verdict, Verdict::Sampled | Verdict::InvertSampled) {
+                        class = class.min(self.classes.of_policy(*position));
+                    }
                     if self.sample_on_first_match && verdict == Verdict::Sampled {
                         break;
                     }
@@ -230,12 +209,15 @@ impl Policies {
             }
         }
         match first.credited() {
-            None => Judgement::NOT_SAMPLED,
-            policy @ Some(_) => Judgement {
-                decision: Decision::Sampled,
-                policy,
-                adjusted_count: self.adjusted_count(&evidence),
-            },
+            None => Judgement::NOT_SAMPLED.into(),
+            policy @ Some(_) => {
+                let weight = self.weight(&evidence);
+                Judged {
+                    judgement: Judgement::sampled(policy, weight),
+                    class,
+                    weight: Some(weight),
+                }
+            }
         }
     }
 
@@ -251,11 +233,7 @@ impl Policies {
             match verdict {
                 Ok(Verdict::Dropped) => return OnArrival::Decided(Judgement::dropped(policy)),
                 Ok(Verdict::Sampled) => {
-                    let judgement = Judgement {
-                        decision: Decision::Sampled,
-                        policy: Some(policy),
-                        adjusted_count: self.adjusted_count(&evidence),
-                    };
+                    let judgement = Judgement::sampled(Some(policy), self.weight(&evidence));
                     return if may_be_dropped {
                         OnArrival::Deferred(judgement)
                     } else {
@@ -271,8 +249,7 @@ impl Policies {
         OnArrival::Pending
     }
 
-    /// `None` where it is unknown.
-    fn adjusted_count(&self, evidence: &Evidence<'_>) -> Option<f64> {
+    fn weight(&self, evidence: &Evidence<'_>) -> Weight {
         let mut chances = Chances::default();
         for test in &self.tests {
             if let Test::Drop(tests) = test {
@@ -281,12 +258,12 @@ impl Policies {
                 chances.keep(test.chance(evidence));
             }
         }
-        chances.adjusted_count()
+        chances.weight(evidence.trace.upstream().threshold())
     }
 }
 
 /// Limited to [`crate::POLICIES_MAX`] when compiled.
-fn policy_index(position: usize) -> PolicyIndex {
+pub(crate) fn policy_index(position: usize) -> PolicyIndex {
     PolicyIndex(u16::try_from(position).unwrap_or(u16::MAX))
 }
 
@@ -320,7 +297,7 @@ impl Firsts {
 }
 
 impl Test {
-    fn verdict(&mut self, evidence: &Evidence<'_>) -> Result<Verdict, Failed> {
+    pub(crate) fn verdict(&mut self, evidence: &Evidence<'_>) -> Result<Verdict, Failed> {
         let is_sampled = match self {
             Self::AnyOf {
                 atoms,
@@ -338,6 +315,10 @@ impl Test {
                     return Err(Failed);
                 }
                 is_matched
+            }
+            Self::Adaptive(adaptive) => {
+                adaptive.count(&evidence.keys(), evidence.now_unix_nano);
+                self.holds(evidence)
             }
             Self::SpanLimit(limit) => limit.take(evidence.n_spans, evidence.now_unix_nano),
             Self::ByteLimit(limit) => limit.take(evidence.n_bytes, evidence.now_unix_nano),
@@ -361,6 +342,8 @@ impl Test {
             | Self::AnyOf { .. }
             | Self::Latency { .. }
             | Self::Probabilistic { .. }
+            | Self::Passing(_)
+            | Self::Sql(_)
             | Self::SpanCount { .. } => self.holds(evidence),
         };
         Ok(if is_sampled {
@@ -381,6 +364,30 @@ impl Test {
         Ok(true)
     }
 
+    fn n_keys_overflowed(&self) -> u64 {
+        match self {
+            Self::Adaptive(adaptive) => adaptive.n_overflowed(),
+            Self::AllOf(tests) | Self::Drop(tests) => {
+                tests.iter().map(Self::n_keys_overflowed).sum()
+            }
+            Self::Not(test) => test.n_keys_overflowed(),
+            Self::Composite(composite) => {
+                let subs = composite.subs.iter();
+                subs.map(|sub| sub.test.n_keys_overflowed()).sum()
+            }
+            Self::Always
+            | Self::AnyOf { .. }
+            | Self::Ottl(_)
+            | Self::Latency { .. }
+            | Self::Probabilistic { .. }
+            | Self::Passing(_)
+            | Self::Sql(_)
+            | Self::SpanCount { .. }
+            | Self::SpanLimit(_)
+            | Self::ByteLimit(_) => 0,
+        }
+    }
+
     /// Of a test that has no budget and cannot fail: whether it matches.
     pub(crate) fn holds(&self, evidence: &Evidence<'_>) -> bool {
         match self {
@@ -399,6 +406,15 @@ impl Test {
                 is_above && upper_threshold_ms.is_none_or(|upper| ms <= upper)
             }
             Self::Probabilistic { salt, share } => share.holds(salt.hash(evidence.trace_id)),
+            Self::Passing(choice) => {
+                let threshold = choice.threshold(evidence.upstream());
+                threshold.is_some_and(|threshold| threshold.keeps(evidence.trace.randomness()))
+            }
+            Self::Adaptive(adaptive) => {
+                let threshold = adaptive.threshold(&evidence.keys());
+                threshold.keeps(evidence.trace.randomness())
+            }
+            Self::Sql(condition) => condition.holds(evidence),
             Self::SpanCount { min, max } => {
                 evidence.n_spans >= *min && max.is_none_or(|max| evidence.n_spans <= max)
             }
@@ -411,29 +427,34 @@ impl Test {
 
 impl Composite {
     fn holds(&mut self, evidence: &Evidence<'_>) -> Result<bool, Failed> {
+        for idx in 0..self.subs.len() {
+            match self.subs[idx].test.verdict(evidence)? {
+                Verdict::NotSampled | Verdict::InvertNotSampled | Verdict::Dropped => {}
+                Verdict::Sampled | Verdict::InvertSampled => return Ok(self.take(idx, evidence)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes the spans of a trace that this sub-policy matches out of the budget, if there is room for all of them.
+    pub(crate) fn take(&mut self, idx: usize, evidence: &Evidence<'_>) -> bool {
         let Evidence {
             n_spans,
             now_unix_nano,
             ..
         } = *evidence;
-        for sub in &mut self.subs {
-            match sub.test.verdict(evidence)? {
-                Verdict::NotSampled | Verdict::InvertNotSampled | Verdict::Dropped => continue,
-                Verdict::Sampled | Verdict::InvertSampled => {}
-            }
-            let used = sub.used.at(now_unix_nano).saturating_add(n_spans);
-            let total = if self.is_total_of_all {
-                self.total.at(now_unix_nano).saturating_add(n_spans)
-            } else {
-                used
-            };
-            if used > sub.allocated || total > self.max_total {
-                return Ok(false);
-            }
-            sub.used.add(n_spans);
-            self.total.add(n_spans);
-            return Ok(true);
+        let sub = &mut self.subs[idx];
+        let used = sub.used.at(now_unix_nano).saturating_add(n_spans);
+        let total = if self.is_total_of_all {
+            self.total.at(now_unix_nano).saturating_add(n_spans)
+        } else {
+            used
+        };
+        if used > sub.allocated || total > self.max_total {
+            return false;
         }
-        Ok(false)
+        sub.used.add(n_spans);
+        self.total.add(n_spans);
+        true
     }
 }

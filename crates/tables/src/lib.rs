@@ -38,13 +38,14 @@ pub use spans::texts;
 pub const PARTITION: &str = "date";
 
 /// Every table that this crate defines.
-pub fn all() -> [&'static Spec; 5] {
+pub fn all() -> [&'static Spec; 6] {
     [
         &spans::SPEC,
         &traces::SPEC,
         &requests::SPEC,
         &samples::gpu::SPEC,
         &samples::engine::SPEC,
+        &evidence::SPEC,
     ]
 }
 

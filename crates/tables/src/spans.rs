@@ -22,7 +22,11 @@ mod columns;
 mod entries;
 mod promoted;
 mod resource;
+mod restore;
 
 pub use builder::{SpanInput, SpansBuilder, TraceContext};
 pub use coerce::texts;
 pub use columns::SPEC;
+pub use restore::{
+    Attribute, Holder, Loss, ReadError, Restored, StoredSpan, StoredSpans, StoredValue,
+};

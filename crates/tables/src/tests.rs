@@ -4,6 +4,7 @@ mod cases;
 mod contract;
 mod hostile;
 mod real;
+mod restored;
 mod rows;
 mod values;
 

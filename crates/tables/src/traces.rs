@@ -72,7 +72,7 @@ const COLUMNS: &[Column] = &[
     Column::new(
         "trigger",
         Text,
-        "Why it was decided then: root_ended, waited, idle, max_wait, matched, too_large, memory, disk, shutdown, late or linked.",
+        "Why it was decided then: root_ended, waited, idle, max_wait, matched, too_large, memory, disk, shutdown, late or linked; budget: its policy asked for it, and it did not fit.",
     )
     .source("sampling"),
     Column::new(

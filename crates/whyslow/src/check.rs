@@ -1,6 +1,6 @@
 //! `whyslow check`: validates a pipeline file and prints what would run.
 
-mod policy;
+pub(crate) mod policy;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -87,24 +87,8 @@ fn describe(name: &str, loaded: &Loaded) -> String {
         out.push('\n');
     };
     let config = &loaded.config;
-    let protocols = &config.gateway.otlp.protocols;
     line(format!("{name} is valid. It would run:"));
-    if let Some(grpc) = &protocols.grpc {
-        line(format!(
-            "  receive   OTLP/gRPC on {}, messages up to {} MiB{}",
-            grpc.endpoint,
-            grpc.max_recv_msg_size_mib,
-            asked(grpc.tls.as_ref(), grpc.auth.as_ref())
-        ));
-    }
-    if let Some(http) = &protocols.http {
-        line(format!(
-            "  receive   OTLP/HTTP on {}, bodies up to {}{}",
-            http.endpoint,
-            show::text::bytes(http.max_request_body_size),
-            asked(http.tls.as_ref(), http.auth.as_ref())
-        ));
-    }
+    sources(config).into_iter().for_each(&mut line);
     line(format!(
         "  log       {}, synced every {:?}, at most {}",
         config.log.directory,
@@ -132,6 +116,9 @@ fn describe(name: &str, loaded: &Loaded) -> String {
             config.sampler.linked_traces.wait
         ));
     }
+    if let Some(budget) = &config.sampler.budget {
+        line(format!("            {}", policy::describe_budget(budget)));
+    }
     destinations(config).into_iter().for_each(&mut line);
     match &config.query {
         Some(query) => line(format!(
@@ -151,6 +138,33 @@ fn describe(name: &str, loaded: &Loaded) -> String {
         ));
     }
     out
+}
+
+/// Where telemetry comes from.
+fn sources(config: &config::Config) -> Vec<String> {
+    let mut lines = Vec::new();
+    let protocols = &config.gateway.otlp.protocols;
+    if let Some(grpc) = &protocols.grpc {
+        lines.push(format!(
+            "  receive   OTLP/gRPC on {}, messages up to {} MiB{}",
+            grpc.endpoint,
+            grpc.max_recv_msg_size_mib,
+            asked(grpc.tls.as_ref(), grpc.auth.as_ref())
+        ));
+    }
+    if let Some(http) = &protocols.http {
+        lines.push(format!(
+            "  receive   OTLP/HTTP on {}, bodies up to {}{}",
+            http.endpoint,
+            show::text::bytes(http.max_request_body_size),
+            asked(http.tls.as_ref(), http.auth.as_ref())
+        ));
+    }
+    for scraper in &config.scrapers {
+        let (id, words) = (&scraper.receiver.id, scraper.describe());
+        lines.push(format!("  scrape    `{id}`: {words}"));
+    }
+    lines
 }
 
 /// What must be proved at a listener.
@@ -186,6 +200,13 @@ fn destinations(config: &config::Config) -> Vec<String> {
                 lake.path,
                 lake.commit_interval,
                 show::text::bytes(lake.commit_bytes)
+            ));
+            let correlate = &config.correlate;
+            let placements = correlate.placements_file.as_ref();
+            lines.push(format!(
+                "  evidence  of kept requests from GPU samples that come within {:?}; pods on GPUs by exporters' labels{}",
+                correlate.max_lateness,
+                placements.map_or(String::new(), |file| format!(" and `{file}`")),
             ));
             lines.push(maintenance(&lake.maintenance));
         }

@@ -1,9 +1,11 @@
 //! `whyslow demo`: the whole route in one command, on captured traffic.
 //!
 //! Starts the service with the embedded default pipeline in a temporary folder on free ports, sends
-//! the capture over gRPC as a collector would, waits until every trace is decided and committed, and
-//! asks SQL what came in, what was kept and why, which requests were slow, and where one of them spent
-//! its time.
+//! the capture over gRPC as a collector would, the scrapes of its GPUs and engine with it, waits until every
+//! trace is decided and committed, and asks SQL what came in, what was kept and why, which requests were slow, where one
+//! of them spent its time, and what its GPU did meanwhile.
+
+mod scrapes;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -52,7 +54,8 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
-    let capture = Capture::open(&[capture_folder(args.capture)?])?;
+    let captured = capture_folder(args.capture)?;
+    let capture = Capture::open(&[&captured])?;
     let folder = tempfile::Builder::new().prefix("whyslow-demo-").tempdir()?;
     let config = configure(folder.path())?;
     let tables = config.lake.as_ref().map(|lake| lake.path.clone());
@@ -66,11 +69,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         "  OTLP/gRPC {grpc}, SQL http://{query}/v1/sql, tables {tables}"
     ))?;
 
-    let shown = show_all(&capture, &service, &grpc.to_string()).await;
+    let shown = show_all((&capture, &captured), &service, &grpc.to_string()).await;
     if shown.is_ok() {
         say(&format!(
             "\nMore: whyslow sql --server http://{query} \"SELECT * FROM slow_requests\"\n\
-             Data: {tables} (Delta tables: spans, traces, requests)"
+             Data: {tables} (Delta tables: spans, traces, requests, gpu_samples, engine_samples, evidence)"
         ))?;
         if args.stay {
             say("Running until ctrl-c.")?;
@@ -83,13 +86,18 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     shown
 }
 
-async fn show_all(capture: &Capture, service: &Service, grpc: &str) -> anyhow::Result<()> {
+async fn show_all(
+    (capture, folder): (&Capture, &Path),
+    service: &Service,
+    grpc: &str,
+) -> anyhow::Result<()> {
     let begin = now();
-    let n_spans = send(capture, grpc).await?;
+    let sent = send(capture, folder, grpc).await?;
     say(&format!(
-        "  sent {} with {} in {}",
+        "  sent {} with {} and {} of its GPUs and engine in {}",
         text::counted(capture.len() as u64, "export request"),
-        text::counted(n_spans, "span"),
+        text::counted(sent.n_spans, "span"),
+        text::counted(sent.n_scrapes, "scrape"),
         text::duration(begin.elapsed())
     ))?;
     say("Waiting until every trace is decided and in the tables ...")?;
@@ -117,7 +125,24 @@ async fn show_all(capture: &Capture, service: &Service, grpc: &str) -> anyhow::R
         "Where the slowest kept trace {trace_id} spent its time:"
     ))?;
     let spans = timeline::spans_of_batches(&ask(service, &timeline::statement(trace_id)).await?)?;
-    say(&timeline::render(&spans, WIDTH))
+    say(&timeline::render(&spans, WIDTH))?;
+    if sent.n_scrapes == 0 {
+        return Ok(());
+    }
+    say("What the GPU of each kept request did meanwhile, hottest first:")?;
+    say(&table(service, EVIDENCE).await?)
+}
+
+/// Evidence of the kept requests: first those in whose time the device was throttled.
+const EVIDENCE: &str = "SELECT trace_id, gpu_uuid, attribution, sample_count AS samples, \
+     round(thermal_throttle_share, 2) AS thermal_share, round(sm_clock_mhz_avg) AS clock_mhz, \
+     round(baseline_sm_clock_mhz) AS before_mhz, temp_c_max AS temp_c, missing_link \
+     FROM evidence ORDER BY thermal_throttle_share DESC NULLS LAST, start_time LIMIT 8";
+
+/// What was sent.
+struct Sent {
+    n_spans: u64,
+    n_scrapes: u64,
 }
 
 const DECISIONS: &str = "SELECT decision, policy, count(*) AS traces, \
@@ -145,6 +170,7 @@ fn configure(folder: &Path) -> anyhow::Result<Config> {
     });
     config.sampler.decision_wait = Duration::from_secs(2);
     config.sampler.trigger = None;
+    config.correlate.max_lateness = Duration::from_secs(2);
     let free = "127.0.0.1:0";
     if let Some(grpc) = &mut config.gateway.otlp.protocols.grpc {
         grpc.endpoint = free.to_owned();
@@ -172,7 +198,7 @@ fn capture_folder(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
 }
 
 /// Sends the capture as it was, its times moved to the present, one request at a time.
-async fn send(capture: &Capture, grpc: &str) -> anyhow::Result<u64> {
+async fn send(capture: &Capture, folder: &Path, grpc: &str) -> anyhow::Result<Sent> {
     let endpoint = Endpoint::parse(grpc, Protocol::Grpc)?;
     let config = loadgen::client::Config {
         concurrency: NonZeroUsize::MIN,
@@ -190,6 +216,8 @@ async fn send(capture: &Capture, grpc: &str) -> anyhow::Result<u64> {
         .duration_since(UNIX_EPOCH)
         .context("the clock is before 1970")?;
     let shift = i128::try_from(now_ns.as_nanos())? - i128::from(latest);
+    // First, as a scrape is there before the trace that it explains is decided.
+    let n_scrapes = scrapes::send(&client, folder, shift).await?;
     let mut progress = Progress::new(requests.len() as u64, "requests");
     let mut n_spans = 0;
     for mut request in requests {
@@ -204,16 +232,19 @@ async fn send(capture: &Capture, grpc: &str) -> anyhow::Result<u64> {
         progress.advance("");
     }
     progress.finish();
-    Ok(n_spans)
+    Ok(Sent { n_spans, n_scrapes })
 }
 
-/// Until nothing is undecided and no row waits in memory.
+/// Until nothing is undecided, every trace has its row, and every kept request its evidence.
 async fn wait_until_stored(service: &Service, begin: Instant) -> anyhow::Result<()> {
     loop {
         let seen = service.gateway.metrics.conservation();
         let stored = u64::try_from(count(service, "SELECT count(*) FROM traces").await?)?;
         let decided = seen.received.n_traces;
-        if seen.pending.n_spans == 0 && stored >= decided && decided > 0 {
+        let kept = "SELECT count(*) FROM requests WHERE decision = 'sampled' AND span_id NOT IN \
+             (SELECT span_id FROM evidence)";
+        let is_all_evident = count(service, kept).await? == 0;
+        if is_all_evident && seen.pending.n_spans == 0 && stored >= decided && decided > 0 {
             return Ok(());
         }
         if begin.elapsed() > PATIENCE {

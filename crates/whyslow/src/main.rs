@@ -14,15 +14,18 @@ mod connect;
 mod demo;
 mod explain;
 mod generate;
+mod history;
 mod maintain;
 mod replay;
 mod serve;
 mod show;
+mod simulate;
 #[cfg(test)]
 mod simulation;
 mod slow;
 mod sql;
 mod store;
+mod why;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -55,6 +58,8 @@ enum Command {
     Sql(sql::Args),
     Slow(slow::Args),
     Explain(explain::Args),
+    Why(why::Args),
+    Simulate(simulate::Args),
     Replay(replay::Args),
     Maintain(maintain::Args),
     Loadgen(generate::Args),
@@ -73,6 +78,8 @@ fn main() -> ExitCode {
         Command::Sql(args) => block_on(sql::run(args)),
         Command::Slow(args) => block_on(slow::run(args)),
         Command::Explain(args) => block_on(explain::run(args)),
+        Command::Why(args) => block_on(why::run(args)),
+        Command::Simulate(args) => block_on(simulate::run(args)),
         Command::Replay(args) => block_on(replay::run(args)),
         Command::Maintain(args) => block_on(maintain::run(args)),
         Command::Loadgen(args) => block_on(generate::run(args)),

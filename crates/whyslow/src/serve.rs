@@ -1,8 +1,9 @@
 //! `whyslow serve`: the whole route, composed in [`Service::start`].
 //!
 //! ```text
-//! OTLP -> gateway: receive, append to the log, acknowledge, index, decide, read back
-//!      -> store: rows of spans, traces, requests; visible to SQL at once
+//! OTLP, scrapes -> gateway: receive, append to the log, acknowledge, index, decide, read back
+//!      -> store: rows of spans, traces, requests, GPU and engine samples; visible to SQL at once
+//!         -> correlate: evidence of kept requests, when GPU samples of their time are there
 //!      -> lake: Parquet and one Delta commit per table and interval -> the log may go
 //!      -> exporters: kept spans to other backends                  -> the log may go
 //! SQL  -> query: committed files and rows in memory
@@ -33,7 +34,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::{self, Config, LakeExporter, Warning};
 use crate::maintain;
-use crate::store::Store;
+use crate::store::{Store, placements_file};
 
 /// How often commits of other processes on the same tables are looked for.
 const REFRESH: Duration = Duration::from_secs(5);
@@ -143,7 +144,7 @@ impl Service {
 
         // 9. commit <- 7. tables, 8. correlate
         let stored = match &config.lake {
-            Some(exporter) => Some(open_tables(exporter, &instance, &config.redact).await?),
+            Some(exporter) => Some(open_tables(exporter, &instance, &config).await?),
             None => None,
         };
         let committed_through = stored.as_ref().map(|(_, store)| store.committed_through());
@@ -163,6 +164,11 @@ impl Service {
         // 1. receive, 2. admit, 3. append, 4. index, 5. decide, 6. release, also to other backends
         let (gateway, releases) = gateway::start(Start {
             exporters: exporters::open(&config)?,
+            scrapers: config
+                .scrapers
+                .into_iter()
+                .map(|scraper| scraper.receiver)
+                .collect(),
             config: config.gateway,
             log: wal::Config {
                 segment_bytes: config.log.segment_bytes,
@@ -252,15 +258,30 @@ impl Service {
 async fn open_tables(
     exporter: &LakeExporter,
     instance: &str,
-    redact: &tables::redact::Config,
+    config: &Config,
 ) -> anyhow::Result<(Arc<Lake>, Store)> {
     let location = Location::parse(&exporter.path)?;
     let lake = Lake::open(&location, &tables::all(), Mode::Create)
         .await
         .with_context(|| format!("open the tables at {}", location.root_url()))?;
     let lake = Arc::new(lake);
-    let store = Store::open(&lake, instance, exporter.clone(), redact).await?;
-    Ok((lake, store))
+    let placements = match &config.correlate.placements_file {
+        Some(file) => placements_file::read(Path::new(file))
+            .context("`processors::correlate::placements_file`")?,
+        None => Vec::new(),
+    };
+    let correlate = (&config.correlate, placements);
+    let (exporter, redact) = (exporter.clone(), &config.redact);
+    let store = Store::open(
+        &lake,
+        instance,
+        exporter,
+        redact,
+        correlate,
+        Clock::system(),
+    )
+    .await?;
+    Ok((lake, store.noting_in(Path::new(&config.log.directory))))
 }
 
 async fn refresh(lake: Arc<Lake>) {

@@ -77,7 +77,7 @@ pub(crate) fn statement(last: Duration, model: Option<&str>, limit: u64) -> Stri
 }
 
 /// A whole number with one of the units s, m, h, d; at most ten years.
-fn parse_span(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_span(text: &str) -> Result<Duration, String> {
     const SECONDS_MAX: u64 = 10 * 366 * 86_400;
     let wrong = || "not a time such as `90s`, `15m`, `1h` or `7d`".to_owned();
     let (number, unit) = text

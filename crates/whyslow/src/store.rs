@@ -1,4 +1,5 @@
-//! The exporter `lake`: releases become rows of `spans`, `traces` and `requests`, and commits.
+//! The exporter `lake`: releases become rows of `spans`, `traces`, `requests`, `gpu_samples`, `engine_samples`, and
+//! commits; behind them, `evidence` of their kept requests.
 //!
 //! A release is turned into rows as a whole and appended to each table under its sequence; SQL sees
 //! the rows at once. They are committed by size or age. Only after every table has committed through
@@ -6,29 +7,50 @@
 //! gateway repeats what was not told; a table skips what it has committed (its Delta application
 //! transaction says so), so that every row is stored once.
 //!
+//! `evidence` (see there) waits for GPU samples. Its table has a sequence of its own, behind that of the others: the
+//! gateway is told both, one for what is a backlog, the other for what the log may forget.
+//!
 //! Backpressure: while commits fail, no further release is taken once twice `commit_bytes` is in
 //! memory; the releases wait in the log.
 //!
 //! It must not know where the bytes of a span came from or how a table is written.
 
+mod evidence;
+mod metrics;
+mod placed;
+pub(crate) mod placements_file;
 mod rows;
+mod samples;
+mod told;
+mod traffic;
 
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use arrow::array::RecordBatch;
-use gateway::{Handle, Release};
+use arrow::array::{Array as _, RecordBatch};
+use correlate::Placement;
+use gateway::{Clock, Handle, Release};
 use lake::{Lake, Table};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::config::LakeExporter;
+use crate::config::{Correlate, LakeExporter};
+use evidence::Evidence;
+pub(crate) use metrics::Metrics;
 use rows::Rows;
+use samples::Samples;
+use told::Told;
+use traffic::Running;
 
 /// How often age and size are looked at.
 const TICK: Duration = Duration::from_millis(200);
+
+/// How long the next release may take to come before a commit is made without it: those that wait in the log are
+/// read back one after the other.
+const GATHER: Duration = Duration::from_millis(20);
 
 /// First and longest pause after a commit that failed.
 const RETRY_FIRST: Duration = Duration::from_millis(500);
@@ -37,54 +59,21 @@ const RETRY_LONGEST: Duration = Duration::from_secs(30);
 /// Commits that are tried after the last release before the rest is left to the next start.
 const LAST_ATTEMPTS: u32 = 3;
 
-/// What the exporter has done, for `/metrics`.
-#[derive(Debug, Default)]
-pub(crate) struct Metrics {
-    rows: [AtomicU64; 3],
-    rows_lost: AtomicU64,
-    commits: AtomicU64,
-    commit_failures: AtomicU64,
-}
-
-impl Metrics {
-    /// In Prometheus text form.
-    pub(crate) fn render(&self) -> String {
-        let mut out = String::from(
-            "# HELP lake_rows_committed_total Rows committed to a table.\n\
-             # TYPE lake_rows_committed_total counter\n",
-        );
-        for (name, rows) in NAMES.iter().zip(&self.rows) {
-            let rows = rows.load(Ordering::Relaxed);
-            out.push_str(&format!(
-                "lake_rows_committed_total{{table=\"{name}\"}} {rows}\n"
-            ));
-        }
-        let counters = [
-            ("lake_commits_total", "Commits made.", &self.commits),
-            (
-                "lake_commit_failures_total",
-                "Commits that failed; rows wait.",
-                &self.commit_failures,
-            ),
-            (
-                "lake_rows_lost_total",
-                "Spans that were accepted and could not be read as a row: an error of this program.",
-                &self.rows_lost,
-            ),
-        ];
-        for (name, help, value) in counters {
-            let value = value.load(Ordering::Relaxed);
-            out.push_str(&format!(
-                "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n"
-            ));
-        }
-        out
-    }
-}
-
 /// Tables in the order in which a release is committed: details first, so that what `traces` lists
 /// can be opened.
-const NAMES: [&str; 3] = ["spans", "requests", "traces"];
+const NAMES: [&str; 5] = [
+    "spans",
+    "requests",
+    "gpu_samples",
+    "engine_samples",
+    "traces",
+];
+
+/// The table behind them.
+const EVIDENCE: &str = "evidence";
+
+/// Batches of fewer rows are made as small as they can be: builders take room for many.
+const SMALL_ROWS: usize = 4096;
 
 /// One table and how far it is committed.
 #[derive(Debug)]
@@ -96,13 +85,21 @@ struct Target {
 /// The exporter before it runs.
 #[derive(Debug)]
 pub(crate) struct Store {
-    targets: [Target; 3],
+    targets: [Target; NAMES.len()],
+    evidence_target: Target,
     app_id: String,
     config: LakeExporter,
     rows: Rows,
+    samples: Samples,
+    running: Running,
+    evidence: Evidence,
+    clock: Clock,
     metrics: Arc<Metrics>,
     /// Sequence of the last release that was appended.
     appended: i64,
+    /// The last of them with a row in a table: a table knows it.
+    last_with_rows: i64,
+    told: Option<Told>,
     /// Since when rows wait in memory.
     waiting_since: Option<Instant>,
     pause: Option<Duration>,
@@ -115,41 +112,54 @@ impl Store {
         app_id: &str,
         config: LakeExporter,
         redact: &tables::redact::Config,
+        (correlate, placements): (&Correlate, Vec<Placement>),
+        clock: Clock,
     ) -> anyhow::Result<Self> {
         let mut targets = Vec::with_capacity(NAMES.len());
         for name in NAMES {
-            let table = lake
-                .table(name)
-                .with_context(|| format!("the lake lacks `{name}`"))?;
-            let committed = table.committed_sequence(app_id).await?.unwrap_or(0);
-            targets.push(Target {
-                table: Arc::clone(table),
-                committed,
-            });
+            targets.push(Target::open(lake, name, app_id).await?);
         }
-        let targets: [Target; 3] = targets
+        let targets = targets
             .try_into()
             .map_err(|_| anyhow::anyhow!("the lake lacks a table"))?;
         let redaction = tables::redact::Redaction::new(redact)?;
         Ok(Self {
             targets,
+            evidence_target: Target::open(lake, EVIDENCE, app_id).await?,
             app_id: app_id.to_owned(),
             config,
             rows: Rows::new(&redaction),
+            samples: Samples::new(),
+            running: Running::new(evidence::remembered_nanos(correlate)),
+            evidence: Evidence::new(correlate, placements),
+            clock,
             metrics: Arc::new(Metrics::default()),
             appended: 0,
+            last_with_rows: 0,
+            told: None,
             waiting_since: None,
             pause: None,
         })
     }
 
-    /// The highest sequence that every table has; where a table never had a row, nothing is known.
+    /// Notes in the folder of the log how far all tables are.
+    pub(crate) fn noting_in(self, folder: &Path) -> Self {
+        let told = Some(Told::new(folder, &self.app_id));
+        Self { told, ..self }
+    }
+
+    /// The highest sequence that every table is known to have.
     pub(crate) fn committed_through(&self) -> i64 {
-        self.targets
-            .iter()
-            .map(|target| target.committed)
-            .min()
-            .unwrap_or(0)
+        let all = self.targets.iter().chain([&self.evidence_target]);
+        let committed = all.map(|target| target.committed);
+        let (last, first) = (committed.clone().max(), committed.min().unwrap_or(0));
+        let told = self.told.as_ref().map_or(0, Told::read);
+        // Tables that were replaced by others know less than what was noted.
+        if Some(told) <= last {
+            first.max(told)
+        } else {
+            first
+        }
     }
 
     pub(crate) fn metrics(&self) -> Arc<Metrics> {
@@ -166,12 +176,14 @@ impl Store {
                     Some(release) => self.take(&release),
                     None => break,
                 },
-                _ = tick.tick() => {}
+                _ = tick.tick() => self.write_evidence(gateway.is_log_filling()),
             }
             if self.is_due() {
+                self.take_what_waits(&mut releases).await;
                 self.commit(&gateway).await;
             }
         }
+        self.write_evidence(true);
         for _ in 0..LAST_ATTEMPTS {
             if self.waiting_since.is_none() || self.commit(&gateway).await {
                 return;
@@ -183,34 +195,82 @@ impl Store {
         );
     }
 
+    /// Takes the releases that are there already, as far as there is room: when storage is behind, commits become
+    /// larger, and what each costs by itself counts less.
+    async fn take_what_waits(&mut self, releases: &mut mpsc::Receiver<Release>) {
+        while !self.is_full()
+            && let Ok(Some(release)) = tokio::time::timeout(GATHER, releases.recv()).await
+        {
+            self.take(&release);
+        }
+    }
+
     /// Turns a release into rows, which SQL sees from now on.
     pub(crate) fn take(&mut self, release: &Release) {
         // Building rows is plain computing: the runtime's other tasks get another thread meanwhile.
-        let built = tokio::task::block_in_place(|| self.rows.build(release));
-        if built.n_lost > 0 {
-            self.metrics
-                .rows_lost
-                .fetch_add(built.n_lost, Ordering::Relaxed);
-        }
-        let batches: [Vec<RecordBatch>; 3] = [built.spans, built.requests, built.traces];
-        for (target, batches) in self.targets.iter().zip(batches) {
-            if release.sequence > target.committed {
-                for batch in batches {
-                    target.table.append(release.sequence, batch);
-                }
-            }
-        }
+        tokio::task::block_in_place(|| self.append(release));
+        self.write_evidence(false);
         self.appended = self.appended.max(release.sequence);
         if self.waiting_since.is_none() {
             self.waiting_since = Some(now());
         }
     }
 
+    fn append(&mut self, release: &Release) {
+        let now = self.now_unix_nano();
+        let mapped = self.samples.map(release);
+        let mut built = self.rows.build(release, &mut self.running, now);
+        let n_lost = built.n_lost.saturating_add(mapped.n_lost);
+        self.metrics.rows_lost.fetch_add(n_lost, Ordering::Relaxed);
+        self.metrics.count_losses(&mapped.losses);
+        let gpus: Vec<RecordBatch> = mapped.gpus.into_iter().map(compact).collect();
+        self.evidence.take_samples(&gpus, &mapped.gpu_samples, now);
+        let kept = std::mem::take(&mut built.kept);
+        self.evidence.take_kept(release.sequence, kept.iter(), now);
+        let batches = [
+            built.spans,
+            built.requests,
+            gpus,
+            mapped.engines,
+            built.traces,
+        ];
+        for (target, batches) in self.targets.iter().zip(batches) {
+            for batch in batches {
+                if batch.num_rows() > 0 {
+                    self.last_with_rows = release.sequence;
+                }
+                target.append(release.sequence, compact(batch));
+            }
+        }
+    }
+
+    /// Appends the rows of `evidence` that need not wait any more; all of them where it is urgent.
+    pub(crate) fn write_evidence(&mut self, is_urgent: bool) {
+        let now_unix_nano = self.now_unix_nano();
+        let (evidence, running) = (&mut self.evidence, &self.running);
+        let written =
+            tokio::task::block_in_place(|| evidence.write(running, is_urgent, now_unix_nano));
+        let n_waiting = self.evidence.n_waiting() as u64;
+        self.metrics
+            .evidence_waiting
+            .store(n_waiting, Ordering::Relaxed);
+        if !written.is_empty() && self.waiting_since.is_none() {
+            self.waiting_since = Some(now());
+        }
+        for release in written {
+            if let Some(rows) = release.rows {
+                self.evidence_target.append(release.sequence, rows);
+            }
+        }
+    }
+
+    fn now_unix_nano(&self) -> i64 {
+        i64::try_from(self.clock.unix_nano()).unwrap_or(i64::MAX)
+    }
+
     fn fresh_bytes(&self) -> u64 {
-        self.targets
-            .iter()
-            .map(|target| target.table.fresh_bytes())
-            .sum()
+        let all = self.targets.iter().chain([&self.evidence_target]);
+        all.map(|target| target.table.fresh_bytes()).sum()
     }
 
     fn is_full(&self) -> bool {
@@ -235,41 +295,108 @@ impl Store {
     /// Commits, and tells the gateway what it may forget; says whether all of it worked.
     async fn commit(&mut self, gateway: &Handle) -> bool {
         let committed = self.commit_tables().await;
-        if let Some(through) = committed {
-            gateway.committed(through);
+        if let Some(committed) = committed {
+            gateway.stored(committed.stored);
+            gateway.committed(committed.through);
+            if let Some(told) = &self.told {
+                told.write(committed.through.min(self.last_with_rows));
+            }
         }
         committed.is_some()
     }
 
-    /// Commits every table through the last appended release and gives it, if all of it worked.
-    pub(crate) async fn commit_tables(&mut self) -> Option<i64> {
-        let through = self.appended;
-        for ((target, name), rows) in self.targets.iter_mut().zip(NAMES).zip(&self.metrics.rows) {
-            match target.table.commit(&self.app_id, through).await {
-                Ok(commit) => {
-                    if let Some(commit) = commit {
-                        rows.fetch_add(commit.rows, Ordering::Relaxed);
-                        self.metrics.commits.fetch_add(1, Ordering::Relaxed);
-                    }
-                    target.committed = target.committed.max(through);
-                }
-                Err(error) => {
-                    self.metrics.commit_failures.fetch_add(1, Ordering::Relaxed);
-                    let pause = self.pause.map_or(RETRY_FIRST, |pause| {
-                        pause.saturating_mul(2).min(RETRY_LONGEST)
-                    });
-                    let error = crate::show::text::error_chain(&error);
-                    tracing::error!(table = name, error, retry_in = ?pause, "commit failed; rows stay in memory and in the log");
-                    self.pause = Some(pause);
-                    self.waiting_since = Some(now());
-                    return None;
-                }
-            }
+    /// Commits every table through the last appended release, if all of it works.
+    pub(crate) async fn commit_tables(&mut self) -> Option<Committed> {
+        // Read first: what is appended while the other tables are committed waits for the next time.
+        let evident = self.evidence.appended();
+        let stored = self.appended;
+        for idx in 0..NAMES.len() {
+            self.commit_table(idx, stored).await?;
         }
+        self.commit_table(NAMES.len(), evident).await?;
         self.pause = None;
         self.waiting_since = None;
-        Some(through)
+        Some(Committed {
+            stored,
+            through: stored.min(evident),
+        })
     }
+
+    /// Commits one of the tables of a release, or `evidence` behind them.
+    async fn commit_table(&mut self, idx: usize, through: i64) -> Option<()> {
+        let (target, name) = match self.targets.get_mut(idx) {
+            Some(target) => (target, NAMES[idx]),
+            None => (&mut self.evidence_target, EVIDENCE),
+        };
+        match target.table.commit(&self.app_id, through).await {
+            Ok(commit) => {
+                if let Some(commit) = commit {
+                    self.metrics.count_rows(idx, commit.rows);
+                }
+                target.committed = target.committed.max(through);
+                Some(())
+            }
+            Err(error) => {
+                self.metrics.commit_failures.fetch_add(1, Ordering::Relaxed);
+                let pause = self.pause.map_or(RETRY_FIRST, |pause| {
+                    pause.saturating_mul(2).min(RETRY_LONGEST)
+                });
+                let error = crate::show::text::error_chain(&error);
+                tracing::error!(table = name, error, retry_in = ?pause, "commit failed; rows stay in memory and in the log");
+                self.pause = Some(pause);
+                self.waiting_since = Some(now());
+                None
+            }
+        }
+    }
+}
+
+/// How far the tables are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Committed {
+    /// All but `evidence`.
+    pub(crate) stored: i64,
+    /// All of them.
+    pub(crate) through: i64,
+}
+
+impl Target {
+    async fn open(lake: &Lake, name: &str, app_id: &str) -> anyhow::Result<Self> {
+        let table = lake
+            .table(name)
+            .with_context(|| format!("the lake lacks `{name}`"))?;
+        let committed = table.committed_sequence(app_id).await?.unwrap_or(0);
+        Ok(Self {
+            table: Arc::clone(table),
+            committed,
+        })
+    }
+
+    /// Appends rows, unless they were committed before a restart.
+    fn append(&self, sequence: i64, batch: RecordBatch) {
+        if sequence > self.committed {
+            self.table.append(sequence, batch);
+        }
+    }
+}
+
+/// Gives back the room that builders took for rows that did not come.
+fn compact(batch: RecordBatch) -> RecordBatch {
+    if batch.num_rows() >= SMALL_ROWS {
+        return batch;
+    }
+    let (schema, mut columns, n_rows) = batch.into_parts();
+    for column in &mut columns {
+        column.shrink_to_fit();
+    }
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(n_rows));
+    #[expect(
+        clippy::expect_used,
+        reason = "the same columns as before, in the same order"
+    )]
+    let batch = RecordBatch::try_new_with_options(schema, columns, &options)
+        .expect("columns of a batch fit its schema");
+    batch
 }
 
 /// Tokio's clock, which tests can pause.

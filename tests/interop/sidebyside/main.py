@@ -12,6 +12,7 @@ import time
 import traceback
 from pathlib import Path
 
+import distinct
 import policies
 import stream
 import table
@@ -39,8 +40,11 @@ def main(whyslow, collector, captures, work, *names):
     generated = folder.below("generated")
     n_spans = traffic.write(generated)
     print(f"{n_spans:,} spans generated in {traffic.N_TRACES:,} traces", flush=True)
-    sources = [*(Path(captures) / name for name in CAPTURES), generated]
-    run = Run(folder, whyslow, collector, sources)
+    first, second = (Path(captures) / name for name in CAPTURES)
+    turned = folder.below("turned")
+    distinct.write(second, turned)
+    sources = [first, turned, generated]
+    run = Run(folder, "run", whyslow, collector, sources)
     chosen = [each for each in policies.ALL if not names or each.name in names]
     rows = [_checked(run, policy_set) for policy_set in chosen]
     print(table.text(rows))
@@ -53,7 +57,7 @@ def _stream(folder, whyslow, collector):
     """Prints what was kept of a stream; 1 if that is not as promised."""
     sent = folder.below("stream")
     stream.write(sent)
-    run = Run(folder, whyslow, collector, [sent])
+    run = Run(folder, "stream-run", whyslow, collector, [sent])
     try:
         kept = run.stream()
     except Exception:
@@ -80,8 +84,8 @@ def _checked(run, policy_set):
 class Run:
     """Both programs, and what is sent to them."""
 
-    def __init__(self, folder, whyslow, collector, sources):
-        self._folder = folder
+    def __init__(self, folder, name, whyslow, collector, sources):
+        self._folder, self._name = folder, name
         self._whyslow = whyslow
         self._collector = collector
         self._sources = sources
@@ -132,7 +136,7 @@ class Run:
 
     def _next_name(self):
         self._n_runs += 1
-        return f"run-{self._n_runs:02}"
+        return f"{self._name}-{self._n_runs:02}"
 
     def _send(self, *endpoints, speed="max"):
         """Sends everything to each at the same time; one request after the other, so in order."""

@@ -1,3 +1,5 @@
+//! Who held which device when, by several sources.
+
 use super::{Held, MissingLink, Placement, Placements, Pod, Ranks, Source};
 use crate::Device;
 

@@ -5,13 +5,12 @@
 use std::sync::Arc;
 
 use otlp::reframe::Reframer;
-use sampler::SpanHandle;
 use wal::{Disk, Position};
 
 use super::{cursor::Mark, queue::Queue};
 use crate::{
     error::{Error, Result},
-    record::{Kept, Record},
+    record::{Kept, KeptSpan, Record},
     release::{self, KeptList, Releaser},
 };
 
@@ -38,7 +37,7 @@ struct List {
     /// Parts behind the current one, the next one last.
     parts: Vec<Position>,
     /// Of the current part, those that are not read.
-    handles: std::vec::IntoIter<SpanHandle>,
+    spans: std::vec::IntoIter<KeptSpan>,
 }
 
 /// Spans for one request.
@@ -97,7 +96,7 @@ impl<D: Disk> Tail<D> {
             }
             match list.parts.pop() {
                 Some(position) => {
-                    list.handles = self.read_part(list.sequence, position)?.handles.into_iter();
+                    list.spans = self.read_part(list.sequence, position)?.spans.into_iter();
                     self.list = Some(list);
                 }
                 None => self.at = Mark::after(list.sequence),
@@ -116,26 +115,29 @@ impl<D: Disk> Tail<D> {
     /// Adds the spans of the current part; is the request full before its end?
     fn fill(&mut self, list: &mut List, reframer: &mut Reframer) -> Result<bool> {
         let (n_bytes_max, n_spans_max) = self.request_max;
-        while let Some(first) = list.handles.as_slice().first().copied() {
-            let position = Position::from_u64(first.position);
+        while let Some(first) = list.spans.as_slice().first().copied() {
+            let position = Position::from_u64(first.handle.position);
             let record = match self.record.take() {
                 Some((known, record)) if known == position => record,
                 Some(_) | None => self.releaser.read_record(position)?,
             };
-            let rest = list.handles.as_slice().iter();
-            let of_record = rest.take_while(|handle| handle.position == first.position);
-            let offsets: Vec<u32> = of_record.map(|handle| handle.offset).collect();
+            let rest = list.spans.as_slice().iter();
+            let of_record = rest.take_while(|span| span.handle.position == first.handle.position);
+            let of_record: Vec<KeptSpan> = of_record.copied().collect();
+            let offsets: Vec<u32> = of_record.iter().map(|span| span.handle.offset).collect();
             let mut walk = otlp::export::spans_at(record.body(), &offsets);
             let mut is_full = false;
-            for offset in &offsets {
-                let at = match walk.next() {
-                    Some(Ok(at)) if at.offset == *offset => at,
+            for span in &of_record {
+                let mut at = match walk.next() {
+                    Some(Ok(at)) if at.offset == span.handle.offset => at,
                     Some(Err(source)) => return Err(Error::Export { position, source }),
                     Some(Ok(_)) | None => {
                         let problem = "lacks a span that a release keeps";
                         return Err(Error::Record { position, problem });
                     }
                 };
+                let restated = release::restate(at.span, span.threshold);
+                at.span = restated.as_deref().unwrap_or(at.span);
                 let around = at.resource.len() + at.resource_schema_url.len();
                 let around = around + at.scope.len() + at.scope_schema_url.len();
                 let n_bytes = reframer.n_bytes() + at.span.len() + around + FRAMING_BYTES;
@@ -145,7 +147,7 @@ impl<D: Disk> Tail<D> {
                     break;
                 }
                 reframer.push(&at);
-                list.handles.next();
+                list.spans.next();
                 self.at.n_spans = self.at.n_spans.saturating_add(1);
             }
             self.record = Some((position, record));
@@ -162,17 +164,17 @@ impl<D: Disk> Tail<D> {
         let mut position = kept.position;
         loop {
             let part = self.read_part(sequence, position)?;
-            let n_before = part.n_spans.saturating_sub(part.handles.len() as u64);
+            let n_before = part.n_spans.saturating_sub(part.spans.len() as u64);
             if n_before <= self.at.n_spans || part.previous == Position::MIN {
                 let n_done = self.at.n_spans.saturating_sub(n_before);
-                let mut handles = part.handles.into_iter();
+                let mut spans = part.spans.into_iter();
                 // Skips them all if the whole part is done.
                 let n_done = usize::try_from(n_done).unwrap_or(usize::MAX);
-                handles.by_ref().take(n_done).for_each(drop);
+                spans.by_ref().take(n_done).for_each(drop);
                 return Ok(List {
                     sequence,
                     parts,
-                    handles,
+                    spans,
                 });
             }
             parts.push(position);

@@ -104,6 +104,7 @@ impl Gateway {
             sampler: serde_saphyr::from_str(sampler).unwrap(),
             is_request: no_requests,
             committed_through: None,
+            scrapers: Vec::new(),
             exporters,
             clock: Clock::given({
                 let now = Arc::clone(&now);

@@ -29,8 +29,10 @@ impl<D: Disk> Ingest<D> {
             .sum::<u64>();
         assert_eq!(
             self.decided.n_spans(),
-            n_unrecorded.saturating_add(n_uncommitted),
-            "each decided span that is not committed holds its segment"
+            n_unrecorded
+                .saturating_add(n_uncommitted)
+                .saturating_add(self.side_lane.n_exports()),
+            "each decided span and each export of metrics that is not committed holds its segment"
         );
         let n_rows = self.uncommitted.iter().map(|release| release.n_rows);
         assert_eq!(

@@ -1,14 +1,17 @@
 //! Deciding: what is due becomes a decision record, then a release.
 
-use sampler::{Decided, Decision, PendingSpan, SpanHandle};
+use sampler::{Decided, Decision, PendingSpan};
 use wal::{Disk, Position};
 
 use crate::{
     config::SyncPolicy,
     holds::{SegmentCounter, SegmentCounts},
-    ingest::{Effects, Ingest, Uncommitted, pressure},
+    ingest::{
+        Effects, Ingest, Uncommitted, pressure,
+        side_lane::{self, MetricsExport},
+    },
     metrics,
-    record::{DecidedTrace, DecisionRecord, KEPT_PER_RECORD_MAX, Kept, LateSpan},
+    record::{DecidedTrace, DecisionRecord, KEPT_PER_RECORD_MAX, Kept, KeptSpan, LateSpan},
     release::{KeptList, Plan, PlannedTrace},
 };
 
@@ -34,8 +37,14 @@ impl<D: Disk> Ingest<D> {
         }
         let is_full = self.unrecorded.len() >= TRACES_PER_RELEASE_MAX
             || self.late.len() > LATE_PER_RELEASE_MAX
-            || self.duplicates.len() > LATE_PER_RELEASE_MAX;
-        self.is_behind = self.record_next(now_unix_nano, effects) && is_full;
+            || self.duplicates.len() > LATE_PER_RELEASE_MAX
+            || self.side_lane.is_full();
+        let mut is_recorded = self.record_next(now_unix_nano, effects);
+        // A round of a budget is decided as a whole, and may take several releases.
+        while is_recorded && !self.unrecorded.is_empty() {
+            is_recorded = self.record_next(now_unix_nano, effects);
+        }
+        self.is_behind = is_recorded && is_full;
     }
 
     /// Brings the gauges of what is undecided up to date.
@@ -54,7 +63,8 @@ impl<D: Disk> Ingest<D> {
         let n_traces = self.unrecorded.len().min(TRACES_PER_RELEASE_MAX);
         let n_late = self.late.len().min(LATE_PER_RELEASE_MAX);
         let n_duplicates = self.duplicates.len().min(LATE_PER_RELEASE_MAX);
-        if n_traces == 0 && n_late == 0 && n_duplicates == 0 {
+        let n_metrics = self.side_lane.n_next();
+        if n_traces == 0 && n_late == 0 && n_duplicates == 0 && n_metrics == 0 {
             return false;
         }
         let mut traces = Vec::with_capacity(n_traces);
@@ -65,6 +75,7 @@ impl<D: Disk> Ingest<D> {
                 trigger: decided.trigger,
                 policy: self.names.policy(&self.sampler, decided.policy),
                 adjusted_count: decided.adjusted_count,
+                threshold: decided.threshold,
             });
         }
         let late = self.late.iter().take(n_late).cloned().collect();
@@ -75,6 +86,7 @@ impl<D: Disk> Ingest<D> {
             traces,
             late,
             duplicates: self.duplicates.iter().take(n_duplicates).copied().collect(),
+            metrics: self.side_lane.positions(n_metrics),
         };
         let mut bytes = Vec::new();
         record.write(&mut bytes);
@@ -95,6 +107,8 @@ impl<D: Disk> Ingest<D> {
                 let decided: Vec<Decided> = self.unrecorded.drain(..n_traces).collect();
                 let late: Vec<LateSpan> = self.late.drain(..n_late).collect();
                 self.duplicates.drain(..n_duplicates);
+                let metrics = self.side_lane.take_first(n_metrics);
+                self.count_points_released(&metrics);
                 for decided in &decided {
                     let policy = self.names.policy(&self.sampler, decided.policy);
                     self.metrics.count_decided(decided, policy);
@@ -102,7 +116,7 @@ impl<D: Disk> Ingest<D> {
                 self.metrics.set_policies(&self.sampler);
                 let plan = Plan {
                     kept,
-                    ..self.plan(sequence, now_unix_nano, decided, late)
+                    ..self.plan(sequence, now_unix_nano, decided, late, &metrics)
                 };
                 self.unsynced.push_back((position, plan));
                 self.hand_on_synced(effects);
@@ -123,8 +137,9 @@ impl<D: Disk> Ingest<D> {
         decided_unix_nano: u64,
         decided: Vec<Decided>,
         late: Vec<LateSpan>,
+        metrics: &[MetricsExport],
     ) -> Plan {
-        let segments = self.hold_as_recorded(&decided, &late);
+        let segments = self.hold_as_recorded(&decided, &late, metrics);
         let (mut n_decided, mut n_rows) = (0_u64, 0_u64);
         let mut traces = Vec::with_capacity(decided.len());
         for mut decided in decided {
@@ -143,6 +158,7 @@ impl<D: Disk> Ingest<D> {
                 policy,
                 trigger: decided.trigger,
                 adjusted_count: decided.adjusted_count,
+                threshold: decided.threshold,
                 summary: decided.summary,
                 services,
                 spans,
@@ -151,7 +167,9 @@ impl<D: Disk> Ingest<D> {
         let n_pending = self.sampler.stats().n_spans;
         self.backlog.add_decided(n_decided, n_rows, n_pending);
         let n_late = late.iter().filter(|late| late.is_released()).count();
-        let n_rows = n_rows.saturating_add(n_late as u64);
+        let n_rows = n_rows
+            .saturating_add(n_late as u64)
+            .saturating_add(side_lane::n_rows(metrics));
         // Where nothing is stored, nothing waits for it.
         let n_rows = if sequence > self.stored { n_rows } else { 0 };
         self.backlog.add_waiting(n_rows);
@@ -171,6 +189,7 @@ impl<D: Disk> Ingest<D> {
             decided_unix_nano,
             traces,
             late,
+            metrics: metrics.iter().map(|export| export.position).collect(),
             kept: None,
         }
     }
@@ -188,27 +207,33 @@ impl<D: Disk> Ingest<D> {
         if !self.settings.is_exporting {
             return Ok(None);
         }
-        let mut handles: Vec<SpanHandle> = Vec::new();
+        let mut spans: Vec<KeptSpan> = Vec::new();
         let mut n_bytes = 0_u64;
         let traces = self.unrecorded.iter().take(n_traces);
         for trace in traces.filter(|trace| trace.decision == Decision::Sampled) {
-            handles.extend(trace.spans.iter().map(|span| span.handle));
+            spans.extend(trace.spans.iter().map(|span| KeptSpan {
+                handle: span.handle,
+                threshold: trace.threshold,
+            }));
             n_bytes = n_bytes.saturating_add(trace.summary.n_bytes);
         }
         let late = self.late.iter().take(n_late);
         let late = late.filter(|late| late.decision == Decision::Sampled);
-        handles.extend(late.map(|late| late.handle));
-        handles.sort_unstable();
+        spans.extend(late.map(|late| KeptSpan {
+            handle: late.handle,
+            threshold: late.threshold(),
+        }));
+        spans.sort_unstable_by_key(|span| span.handle);
         let mut list = None;
         let (mut previous, mut n_spans) = (Position::MIN, 0_u64);
-        for part in handles.chunks(KEPT_PER_RECORD_MAX) {
+        for part in spans.chunks(KEPT_PER_RECORD_MAX) {
             n_spans = n_spans.saturating_add(part.len() as u64);
             let kept = Kept {
                 sequence,
                 previous,
                 n_spans,
                 n_bytes,
-                handles: part.to_vec(),
+                spans: part.to_vec(),
             };
             let mut bytes = Vec::new();
             kept.write(&mut bytes);
@@ -222,14 +247,20 @@ impl<D: Disk> Ingest<D> {
         Ok(list)
     }
 
-    /// The spans of a release per segment. Late ones were held as pending until now.
-    fn hold_as_recorded(&mut self, decided: &[Decided], late: &[LateSpan]) -> SegmentCounts {
+    /// What a release holds, per segment. Late spans were held as pending until now.
+    fn hold_as_recorded(
+        &mut self,
+        decided: &[Decided],
+        late: &[LateSpan],
+        metrics: &[MetricsExport],
+    ) -> SegmentCounts {
         let mut counter = pressure::count(decided);
         let mut late_counter = SegmentCounter::default();
         for span in late {
             late_counter.count(span.handle.position);
             counter.count(span.handle.position);
         }
+        side_lane::count(metrics, &mut counter);
         let late = late_counter.into_counts();
         self.pending.remove(&late);
         self.decided.add_all(&late);

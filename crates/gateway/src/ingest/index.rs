@@ -192,12 +192,14 @@ impl<D: Disk> Ingest<D> {
             Observed::Late(decision, policy) => {
                 self.metrics.count_late(decision, seen.n_bytes);
                 let policy = self.names.policy(&self.sampler, policy);
+                let trace_id = seen.summary.trace_id;
                 self.late.push(LateSpan {
-                    trace_id: seen.summary.trace_id,
+                    trace_id,
                     handle: seen.handle,
                     decision,
                     policy,
                     is_request: seen.is_request,
+                    erases_threshold: self.sampler.erases_late_threshold(&trace_id),
                 });
                 true
             }

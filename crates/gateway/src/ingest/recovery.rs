@@ -16,7 +16,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use otlp::TraceId;
+use otlp::{TraceId, export::Signal};
 use rustc_hash::FxBuildHasher;
 use sampler::RecordedDecision;
 use wal::{Disk, Position};
@@ -26,9 +26,9 @@ use crate::{
     ingest::{
         Effect, Effects, Ingest,
         index::{Recorded, Source},
-        pressure,
+        pressure, side_lane,
     },
-    metrics::Amount,
+    metrics::{self, Amount},
     progress::Progress,
     record::{DecisionRecord, Record},
     release::{KeptList, Plan},
@@ -59,14 +59,17 @@ impl<D: Disk> Ingest<D> {
             progress.advance(bytes.len() as u64);
             match Record::read(bytes).map_err(|problem| Error::Record { position, problem })? {
                 Record::Export {
-                    signal: otlp::export::Signal::Traces,
+                    signal,
                     received_unix_nano,
                     body,
-                } => {
-                    let source = Source::Replay(&recorded);
-                    self.index(position, received_unix_nano, body, source);
-                }
-                Record::Export { .. } => {}
+                } => match signal {
+                    Signal::Traces => {
+                        let source = Source::Replay(&recorded);
+                        self.index(position, received_unix_nano, body, source);
+                    }
+                    Signal::Metrics => self.recall_metrics(position, received_unix_nano, body),
+                    Signal::Logs => {}
+                },
                 Record::Carried {
                     received_unix_nano,
                     body,
@@ -111,6 +114,7 @@ impl<D: Disk> Ingest<D> {
             n_spans: stats.n_spans.saturating_add(n_late),
             n_bytes: stats.n_bytes.saturating_add(n_bytes_late),
         });
+        metrics::set(&self.metrics.points_recovered, self.side_lane.n_points());
         self.metrics.set_policies(&self.sampler);
         self.delete_committed();
         self.refresh();
@@ -172,6 +176,7 @@ impl<D: Disk> Ingest<D> {
             traces,
             mut late,
             duplicates: _,
+            metrics,
         } = record;
         let mut decided = Vec::with_capacity(traces.len());
         for trace in &traces {
@@ -181,6 +186,7 @@ impl<D: Disk> Ingest<D> {
                 policy: trace.policy.as_deref(),
                 trigger: trace.trigger,
                 adjusted_count: trace.adjusted_count,
+                threshold: trace.threshold,
             };
             self.sampler.apply(&recorded, &mut decided);
         }
@@ -198,7 +204,11 @@ impl<D: Disk> Ingest<D> {
             is_kept && recorded.late.remove(&late.handle)
         });
         self.last_decision = Some(position);
-        self.plan(sequence, decided_unix_nano, decided, late)
+        let metrics = self.side_lane.take_recorded(&metrics);
+        let n_points = side_lane::n_points(metrics.iter());
+        // It was released by the process that recorded it.
+        metrics::sub(&self.metrics.points_pending, n_points);
+        self.plan(sequence, decided_unix_nano, decided, late, &metrics)
     }
 }
 

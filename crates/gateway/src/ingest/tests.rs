@@ -11,5 +11,7 @@ mod overload;
 mod pressure;
 mod reload;
 mod route;
+mod side_lane;
 mod streams;
 mod sync;
+mod thresholds;

@@ -35,6 +35,7 @@ impl Metrics {
         self.render_as_collector(&mut text);
         self.render_release(&mut text);
         self.exporting.render(&mut text);
+        self.scraping.render(&mut text);
         text.into_string()
     }
 
@@ -129,6 +130,26 @@ impl Metrics {
                 }
             }
         }
+        let points = self.points();
+        for (name, help, n_points) in [
+            (
+                "gateway_points_recovered_total",
+                "Metric points found in the log at the start, in no release.",
+                points.recovered,
+            ),
+            (
+                "gateway_points_released_total",
+                "Metric points that a release carries to the tables.",
+                points.released,
+            ),
+        ] {
+            text.single_counter(name, help, n_points);
+        }
+        text.gauge(
+            "gateway_points_pending",
+            "Metric points for the next release.",
+            points.pending,
+        );
         text.counter(
             "gateway_items_lost_total",
             "Accepted items that reach no table.",
@@ -197,6 +218,11 @@ impl Metrics {
             let labels = [("reason", *reason)];
             text.sample("sampler_links_missed_total", &labels, load(n_links));
         }
+        text.single_counter(
+            "sampler_keys_overflowed_total",
+            "Traces whose key was one too many for an `adaptive` policy: they share a rate with others.",
+            load(&self.sampler_keys_overflowed),
+        );
         let heap_bytes = load(&self.sampler_heap_bytes);
         text.gauge(
             "sampler_heap_bytes",

@@ -1,10 +1,10 @@
 //! Which spans a release keeps: written beside the decision for the exporters, which are told no more than where
 //! this is.
 
-use sampler::SpanHandle;
+use sampler::{SpanHandle, ThresholdChange};
 use wal::Position;
 
-use super::{KIND_KEPT, Reader, count};
+use super::{KIND_KEPT, Reader, count, threshold_flag, write_threshold};
 
 /// Spans of one record; a release that keeps more has several.
 pub(crate) const KEPT_PER_RECORD_MAX: usize = 65_536;
@@ -21,7 +21,15 @@ pub(crate) struct Kept {
     /// Bytes of the kept traces' spans, of the whole release.
     pub(crate) n_bytes: u64,
     /// In the order in which they are exported: that of their places.
-    pub(crate) handles: Vec<SpanHandle>,
+    pub(crate) spans: Vec<KeptSpan>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeptSpan {
+    pub(crate) handle: SpanHandle,
+    /// What becomes of its `th`.
+    pub(crate) threshold: ThresholdChange,
 }
 
 impl Kept {
@@ -31,10 +39,12 @@ impl Kept {
         out.extend(self.previous.as_u64().to_le_bytes());
         out.extend(self.n_spans.to_le_bytes());
         out.extend(self.n_bytes.to_le_bytes());
-        out.extend(count(self.handles.len()));
-        for handle in &self.handles {
+        out.extend(count(self.spans.len()));
+        for KeptSpan { handle, threshold } in &self.spans {
             out.extend(handle.position.to_le_bytes());
             out.extend(handle.offset.to_le_bytes());
+            out.push(threshold_flag(*threshold));
+            write_threshold(*threshold, out);
         }
     }
 
@@ -44,10 +54,13 @@ impl Kept {
             previous: Position::from_u64(u64::from_le_bytes(reader.array()?)),
             n_spans: u64::from_le_bytes(reader.array()?),
             n_bytes: u64::from_le_bytes(reader.array()?),
-            handles: Vec::new(),
+            spans: Vec::new(),
         };
         for _ in 0..u32::from_le_bytes(reader.array()?) {
-            kept.handles.push(reader.handle()?);
+            let handle = reader.handle()?;
+            let flags = reader.u8()?;
+            let threshold = reader.threshold(flags)?;
+            kept.spans.push(KeptSpan { handle, threshold });
         }
         if reader.bytes.is_empty() {
             Ok(kept)

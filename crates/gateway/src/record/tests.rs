@@ -3,13 +3,15 @@
 use super::*;
 
 fn decision_record() -> DecisionRecord {
-    let trace = |n: u8, policy: Option<&str>| DecidedTrace {
+    let trace = |n: u8, policy: Option<&str>, threshold| DecidedTrace {
         trace_id: TraceId::from_slice(&[n; 16]).unwrap(),
         decision: Decision::Sampled,
         trigger: Trigger::RootEnded,
         policy: policy.map(Arc::from),
         adjusted_count: policy.map(|_| 2.5),
+        threshold,
     };
+    let raised = ThresholdChange::RaisedTo(Threshold::parse("e666").unwrap());
     let late = LateSpan {
         trace_id: TraceId::from_slice(&[9; 16]).unwrap(),
         handle: SpanHandle {
@@ -19,20 +21,22 @@ fn decision_record() -> DecisionRecord {
         decision: Decision::Dropped,
         policy: Some("latency".into()),
         is_request: true,
+        erases_threshold: true,
     };
     DecisionRecord {
         sequence: i64::MAX,
         decided_unix_nano: 1_772_366_400_000_000_000,
         traces: vec![
-            trace(1, Some("errors")),
-            trace(2, None),
-            trace(3, Some("latency")),
+            trace(1, Some("errors"), ThresholdChange::Unchanged),
+            trace(2, None, raised),
+            trace(3, Some("latency"), ThresholdChange::Erased),
         ],
         late: vec![late],
         duplicates: vec![SpanHandle {
             position: 3,
             offset: u32::MAX,
         }],
+        metrics: vec![Position::MIN, Position::from_u64(u64::MAX)],
     }
 }
 
@@ -46,6 +50,7 @@ fn written(record: &DecisionRecord) -> Vec<u8> {
 fn a_decision_reads_back_as_written() {
     let without_duplicates = DecisionRecord {
         duplicates: Vec::new(),
+        metrics: Vec::new(),
         ..decision_record()
     };
     for record in [
@@ -76,7 +81,7 @@ fn every_decision_and_trigger_has_a_number_of_its_own() {
     );
     assert_eq!(
         (0..=u8::MAX).filter(|code| trigger(*code).is_ok()).count(),
-        11
+        12
     );
 }
 

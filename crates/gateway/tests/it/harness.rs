@@ -65,6 +65,7 @@ pub(crate) fn start_of(config: Config, folder: &TempDir, now: &Arc<AtomicU64>) -
         sampler: serde_saphyr::from_str(sampler).unwrap(),
         is_request,
         committed_through: Some(0),
+        scrapers: Vec::new(),
         exporters: Vec::new(),
         clock: Clock::given(move || now.load(Ordering::SeqCst)),
         progress: Arc::default(),

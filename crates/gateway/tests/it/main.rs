@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod cases;
 #[cfg(test)]
+mod conformance;
+#[cfg(test)]
 mod connections;
 #[cfg(test)]
 mod harness;
@@ -13,6 +15,8 @@ mod lifecycle;
 mod limits;
 #[cfg(test)]
 mod overload;
+#[cfg(test)]
+mod scrape;
 #[cfg(test)]
 mod tls;
 #[cfg(test)]

@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use gateway::Config;
 use http::StatusCode;
-use tonic::Code;
+use tokio::net::TcpStream;
+use tonic::{Code, Status};
 
-use crate::harness::{Fixture, TRACES, config, eventually, trace_export};
+use crate::harness::{Answer, Fixture, TRACES, config, eventually, trace_export};
 
 const PROTOBUF: &str = "application/x-protobuf";
 
 /// The byte budget holds two exports of the largest size, 1 MiB.
-fn room_for_two() -> Config {
+pub(crate) fn room_for_two() -> Config {
     let mut config = config();
     let protocols = &mut config.otlp.protocols;
     protocols.grpc.as_mut().unwrap().max_recv_msg_size_mib = 1;
@@ -24,15 +26,7 @@ fn room_for_two() -> Config {
 async fn over_the_byte_budget_senders_are_told_to_wait() {
     let gateway = Fixture::new(room_for_two()).await;
     let slow = trace_export(1, 1_000_000);
-    // Senders that have sent all but the last byte hold their bytes. Which of those that come at the same time is
-    // refused is open, so they may have to come again.
-    let (held, answer, status) = eventually(async || {
-        let held = [hold(&gateway, &slow).await, hold(&gateway, &slow).await];
-        let answer = gateway.post("/v1/traces", PROTOBUF, slow.clone()).await;
-        let status = gateway.export(TRACES, slow.clone(), None).await.err()?;
-        (answer.status == StatusCode::TOO_MANY_REQUESTS).then_some((held, answer, status))
-    })
-    .await;
+    let (held, answer, status) = answers_over_the_byte_budget(&gateway, &slow).await;
     assert_eq!(answer.header("retry-after"), "1");
     assert_eq!(answer.header("content-type"), PROTOBUF);
     assert_eq!(status.code(), Code::Unavailable);
@@ -46,12 +40,26 @@ async fn over_the_byte_budget_senders_are_told_to_wait() {
     .await;
 }
 
+/// What HTTP and gRPC senders are told while two others hold all there is room for.
+pub(crate) async fn answers_over_the_byte_budget(
+    gateway: &Fixture,
+    slow: &Bytes,
+) -> ([TcpStream; 2], Answer, Status) {
+    // Senders that have sent all but the last byte hold their bytes. Which of those that come at the same time is
+    // refused is open, so they may have to come again.
+    eventually(async || {
+        let held = [hold(gateway, slow).await, hold(gateway, slow).await];
+        let answer = gateway.post("/v1/traces", PROTOBUF, slow.clone()).await;
+        let status = gateway.export(TRACES, slow.clone(), None).await.err()?;
+        (answer.status == StatusCode::TOO_MANY_REQUESTS).then_some((held, answer, status))
+    })
+    .await
+}
+
 /// Sends a body but for its last byte.
-async fn hold(gateway: &Fixture, body: &[u8]) -> tokio::net::TcpStream {
+async fn hold(gateway: &Fixture, body: &[u8]) -> TcpStream {
     use tokio::io::AsyncWriteExt;
-    let mut socket = tokio::net::TcpStream::connect(gateway.http_addr())
-        .await
-        .unwrap();
+    let mut socket = TcpStream::connect(gateway.http_addr()).await.unwrap();
     let head = format!(
         "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: {PROTOBUF}\r\ncontent-length: {}\r\n\r\n",
         body.len()

@@ -1,8 +1,8 @@
 //! A serving fleet in simulated time: requests that influence each other, and causes that are known.
 //!
 //! [`crate::traffic`] draws every request by itself; here they share engines. A discrete-event model of replicas with
-//! continuous batching ([`engine`]), chunked prefill, a KV cache that runs full, preemption and tensor-parallel GPUs
-//! ([`gpu`]) runs the requests; [`Fault`]s change what happens in a stretch of time. Out come what a real fleet would
+//! continuous batching (`engine`), chunked prefill, a KV cache that runs full, preemption and tensor-parallel GPUs
+//! (`gpu`) runs the requests; [`Fault`]s change what happens in a stretch of time. Out come what a real fleet would
 //! tell: OTLP spans of client, gateway, RAG service and engine, `/metrics` of engines and of a GPU exporter once a second,
 //! placements of pods on GPUs, batches with their participants; and the truth: for each request the time that each cause
 //! cost it ([`Delays`]).

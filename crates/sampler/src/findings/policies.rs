@@ -6,11 +6,12 @@
 )]
 
 use crate::config::{Config, SamplingStrategy};
+use crate::findings::top_level::OURS_REMEDY;
 use crate::findings::{Finding, Severity, Step};
 use crate::number::Number;
 use crate::policy::{
     And, Composite, DropTraces, ErrorMode, NumericAttribute, OttlCondition, Policy, PolicyType,
-    StringAttribute,
+    ProbabilisticMode, StringAttribute,
 };
 
 use Severity::{Note, Warning};
@@ -101,7 +102,14 @@ impl At<'_> {
         match &policy.policy_type {
             PolicyType::NumericAttribute(numeric) => self.add_numeric(numeric),
             PolicyType::StringAttribute(string) => self.add_string(string),
-            PolicyType::Probabilistic(config) => self.add_percentage(config.sampling_percentage),
+            PolicyType::Probabilistic(config) => {
+                self.add_percentage(config.sampling_percentage);
+                if config.mode != ProbabilisticMode::HashSeed {
+                    self.add_ours(&["probabilistic", "mode"], "key `mode` of `tail_sampling`");
+                }
+            }
+            PolicyType::Adaptive(_) => self.add_ours(&["type"], "type `adaptive`"),
+            PolicyType::SqlCondition(_) => self.add_ours(&["type"], "type `sql_condition`"),
             PolicyType::StatusCode(config)
                 if config.status_codes.iter().any(|code| code == "UNSET") =>
             {
@@ -157,6 +165,14 @@ impl At<'_> {
         }
         if inverts(&policy.policy_type) {
             self.add_on_arrival(policy.policy_type.name());
+        }
+    }
+
+    /// Something that the Collector does not have.
+    fn add_ours(&mut self, keys: &[&'static str], name: &str) {
+        if self.config.compat.is_collector() {
+            let what = format!("the Collector has no {name}: it would refuse this file");
+            self.add(Warning, keys, what, OURS_REMEDY);
         }
     }
 

@@ -17,6 +17,11 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
     };
     add_moot(config, &mut add);
     add_sizes(config, &mut add);
+    if config.budget.is_some() && config.compat.is_collector() {
+        let what =
+            "the Collector has no `budget`: it would refuse this file, and keep more than this";
+        add(Severity::Warning, &["budget"], what.to_owned(), OURS_REMEDY);
+    }
     let has_drop = config
         .policies
         .iter()
@@ -38,6 +43,10 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
     }
     findings
 }
+
+/// What to do about something that the Collector which is followed does not have.
+pub(super) const OURS_REMEDY: &str =
+    "leave out `compat`, or this where decisions are to be those of a Collector";
 
 /// Adds a finding: severity, keys from the top, what happens, remedy.
 type Add<'a> = dyn FnMut(Severity, &[&'static str], String, &'static str) + 'a;

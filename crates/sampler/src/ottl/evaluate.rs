@@ -28,6 +28,8 @@ pub(crate) struct ResourceTruths {
 pub(super) struct Frame<'a> {
     /// Bytes of the resource, where a condition on it alone is evaluated.
     pub(super) resource: &'a [u8],
+    /// Of an attribute that is repeated the first counts, not the last.
+    pub(super) first_counts: bool,
     pub(super) truths: ResourceTruths,
     pub(super) span: Option<&'a SpanSummary<'a>>,
     /// Values by slot.
@@ -177,7 +179,13 @@ impl Operand {
             Self::Field(field) => field.read(frame),
             Self::ResourceAttribute(key, keys) => {
                 let attributes = attribute::of_resource(frame.resource);
-                return index(attribute::lookup(attributes, key), keys);
+                let value = if frame.first_counts {
+                    let of_key = attributes.flatten().find(|(name, _)| *name == &**key);
+                    of_key.map(|(_, value)| value)
+                } else {
+                    attribute::lookup(attributes, key)
+                };
+                return index(value, keys);
             }
             Self::SpanAttribute(slot, keys) => {
                 return index(frame.span_attributes.get(*slot).copied(), keys);

@@ -8,6 +8,7 @@ use crate::nearest::nearest;
 use crate::ottl::evaluate::{Check, Field, Function, Operand};
 use crate::ottl::problem::Problem;
 use crate::ottl::syntax::{Key, Literal, Node};
+use crate::partial::Part;
 
 /// Distinct attribute keys of spans, and of events, in all conditions: their values stand on the
 /// stack while a span is looked at.
@@ -30,6 +31,8 @@ pub(super) struct Shared {
     pub(super) span_keys: Vec<Box<str>>,
     pub(super) event_keys: Vec<Box<str>>,
     pub(super) resource_checks: Vec<Check>,
+    /// What the conditions of the policy at hand look at.
+    pub(super) reads: Vec<Part>,
 }
 
 /// Fields by name, in the order in which a suggestion prefers them.
@@ -214,6 +217,7 @@ impl<'a> Resolver<'a> {
         if path == "resource.attributes" {
             self.reads_resource = true;
             let (key, keys) = attribute_key(path, keys)?;
+            self.shared.reads.push(Part::ResourceAttribute(key.clone()));
             return Ok(Operand::ResourceAttribute(key, keys));
         }
         self.reads_span = true;
@@ -225,6 +229,11 @@ impl<'a> Resolver<'a> {
         };
         if field == "attributes" {
             let (key, keys) = attribute_key(path, keys)?;
+            self.shared.reads.push(if is_event {
+                Part::EventAttribute(key.clone())
+            } else {
+                Part::SpanAttribute(key.clone())
+            });
             return Ok(if is_event {
                 Operand::EventAttribute(slot(&mut self.shared.event_keys, key)?, keys)
             } else {
@@ -235,6 +244,7 @@ impl<'a> Resolver<'a> {
             && field == "trace_state"
             && let [Key::Name(key)] = keys.as_slice()
         {
+            self.shared.reads.push(Part::TraceState);
             return Ok(Operand::TraceState(key.as_str().into()));
         }
         let fields: &[(&'static str, Field)] = if is_event {
@@ -243,7 +253,10 @@ impl<'a> Resolver<'a> {
             &SPAN_FIELDS
         };
         match fields.iter().find(|(known, _)| *known == field) {
-            Some((_, field)) if keys.is_empty() => Ok(Operand::Field(*field)),
+            Some((_, field)) if keys.is_empty() => {
+                self.shared.reads.extend(part(*field));
+                Ok(Operand::Field(*field))
+            }
             Some(_) => Err(Problem::Index { path }),
             None => {
                 let known = fields.iter().map(|(known, _)| *known);
@@ -366,6 +379,36 @@ fn constant(name: &'static str, argument: Node) -> Result<Operand, Problem> {
             Ok(Operand::Bytes(bytes.into()))
         }
         _ => Err(wrong("16 hex digits after `0x`")),
+    }
+}
+
+/// The part that a field is of, where storage may shorten or lose it.
+fn part(field: Field) -> Option<Part> {
+    match field {
+        Field::Name => Some(Part::Name),
+        Field::StatusMessage => Some(Part::StatusMessage),
+        Field::TraceState => Some(Part::TraceState),
+        Field::EventName => Some(Part::EventName),
+        Field::TraceId
+        | Field::TraceIdText
+        | Field::SpanId
+        | Field::SpanIdText
+        | Field::ParentSpanId
+        | Field::ParentSpanIdText
+        | Field::Flags
+        | Field::Kind
+        | Field::KindText
+        | Field::StartTime
+        | Field::EndTime
+        | Field::StartTimeUnixNano
+        | Field::EndTimeUnixNano
+        | Field::StatusCode
+        | Field::DroppedAttributesCount
+        | Field::DroppedEventsCount
+        | Field::DroppedLinksCount
+        | Field::EventTime
+        | Field::EventTimeUnixNano
+        | Field::EventDroppedAttributesCount => None,
     }
 }
 

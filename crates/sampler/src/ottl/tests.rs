@@ -103,7 +103,15 @@ fn evaluate(span_condition: &str, event_condition: &str) -> Result<Option<bool>,
     };
     let mut conditions = Conditions::default();
     conditions
-        .add("p", &config, Outcome { matched, failed }, false)
+        .add(
+            "p",
+            &config,
+            Outcome {
+                matched,
+                failed,
+                first_wins: false,
+            },
+        )
         .map_err(|error| error.to_string())?;
     let bytes = span();
     let truths = conditions.read_resource(&resource());
@@ -332,8 +340,12 @@ fn a_match_wins_over_a_failure_wherever_it_stands() {
     let matched = atom();
     for (first_wins, want_match) in [(false, true), (true, false)] {
         let mut conditions = Conditions::default();
-        let outcome = Outcome { matched, failed };
-        conditions.add("p", &config, outcome, first_wins).unwrap();
+        let outcome = Outcome {
+            matched,
+            failed,
+            first_wins,
+        };
+        conditions.add("p", &config, outcome).unwrap();
         let bytes = span();
         let summary = SpanSummary::read(&bytes).unwrap();
         let truths = conditions.read_resource(&[]);

@@ -16,7 +16,7 @@ use crate::policy::{Policy, PolicyType};
 /// is accepted.
 const BARE: [&str; 2] = ["always_sample", "trace_flags"];
 /// Types with a section of the same name.
-const WITH_SECTION: [&str; 15] = [
+const WITH_SECTION: [&str; 17] = [
     "latency",
     "numeric_attribute",
     "probabilistic",
@@ -32,6 +32,8 @@ const WITH_SECTION: [&str; 15] = [
     "not",
     "drop",
     "composite",
+    "adaptive",
+    "sql_condition",
 ];
 
 fn known_types() -> impl Iterator<Item = &'static str> {
@@ -140,6 +142,8 @@ impl Parts {
             "not" => value(map, PolicyType::Not),
             "drop" => value(map, PolicyType::Drop),
             "composite" => value(map, PolicyType::Composite),
+            "adaptive" => value(map, PolicyType::Adaptive),
+            "sql_condition" => value(map, PolicyType::SqlCondition),
             _ => map.next_value::<IgnoredAny>().map(|_| None),
         }
     }

@@ -78,8 +78,8 @@ impl Sampler {
         let links = self.links.as_ref().filter(|_| trace.has_links);
         let waits_since = links.and_then(|links| links.waits_since(&trace.trace_id));
         let due = self.rules.as_ref().map(|rules| {
-            rules.note_matches(trace, &self.policies);
-            rules.due(trace, &self.policies).0
+            rules.note_matches(trace, &self.policies, &self.services);
+            rules.due(trace, &self.policies, &self.services).0
         });
         if let Some(due_unix_nano) = due.into_iter().chain(waits_since).min() {
             self.pending.hasten(slot, due_unix_nano);
@@ -95,7 +95,12 @@ impl Sampler {
     ///
     /// Those due next are those whose decision is nearest anyway: the oldest, or traces whose root
     /// has arrived and which are likely to be complete.
+    ///
+    /// With a `budget` what is due is decided once a second, and then all of it.
     pub fn tick(&mut self, now_unix_nano: u64, max_traces: usize, out: &mut Vec<Decided>) {
+        if self.rounds.is_some() {
+            return self.tick_in_rounds(now_unix_nano, out);
+        }
         let mut n_decided = 0;
         while n_decided < max_traces {
             if let Some(slot) = self.pending.first_due(now_unix_nano) {
@@ -124,7 +129,7 @@ impl Sampler {
         let Some(trace) = self.take_next() else {
             return false;
         };
-        out.push(self.decide(trace, trigger, now_unix_nano));
+        self.decide_alone(trace, trigger, now_unix_nano, out);
         true
     }
 
@@ -154,7 +159,7 @@ impl Sampler {
         oldest.truncate(max_traces);
         for (_, trace_id) in &oldest {
             if let Some(trace) = self.pending.take_by_id(trace_id) {
-                out.push(self.decide(trace, trigger, now_unix_nano));
+                self.decide_alone(trace, trigger, now_unix_nano, out);
             }
         }
         oldest.len()
@@ -163,6 +168,9 @@ impl Sampler {
     /// Shutdown: decides everything that is pending, on what is there, or as not sampled with
     /// `drop_pending_traces_on_shutdown`.
     pub fn drain(&mut self, now_unix_nano: u64, out: &mut Vec<Decided>) {
+        if self.rounds.is_some() && !self.drops_pending_on_shutdown {
+            return self.drain_in_rounds(now_unix_nano, out);
+        }
         self.tick(now_unix_nano, usize::MAX, out);
         while let Some(trace) = self.take_next() {
             out.push(if self.drops_pending_on_shutdown {
@@ -174,13 +182,13 @@ impl Sampler {
     }
 
     /// Takes out the trace that is due next.
-    fn take_next(&mut self) -> Option<Trace> {
+    pub(super) fn take_next(&mut self) -> Option<Trace> {
         loop {
             let slot = self.pending.first()?;
             let trace = self.pending.trace(slot);
             match &self.rules {
                 Some(rules) if !self.is_too_large(trace) => {
-                    let (due_unix_nano, _) = rules.due(trace, &self.policies);
+                    let (due_unix_nano, _) = rules.due(trace, &self.policies, &self.services);
                     if due_unix_nano > trace.due_unix_nano {
                         self.pending.postpone(slot, due_unix_nano);
                         continue;
@@ -193,7 +201,7 @@ impl Sampler {
     }
 
     /// Is a trace to be decided whose timer is due? If not, its timer is set to when it may be.
-    fn is_ready(&mut self, slot: Slot, now_unix_nano: u64) -> bool {
+    pub(super) fn is_ready(&mut self, slot: Slot, now_unix_nano: u64) -> bool {
         if self.judges_on_arrival {
             return self.is_ready_on_arrival(slot, now_unix_nano);
         }
@@ -204,14 +212,18 @@ impl Sampler {
         let timer_unix_nano = trace.due_unix_nano;
         let (mut due_unix_nano, mut latest_unix_nano) = (timer_unix_nano, u64::MAX);
         if let Some(rules) = &self.rules {
-            (due_unix_nano, _) = rules.due(trace, &self.policies);
+            (due_unix_nano, _) = rules.due(trace, &self.policies, &self.services);
             latest_unix_nano = rules.latest(trace);
         }
         if due_unix_nano <= timer_unix_nano
             && trace.has_links
             && let Some(links) = &mut self.links
-            && let Some(until) =
-                links.waits_until(trace, &self.policies, due_unix_nano, latest_unix_nano)
+            && let Some(until) = links.waits_until(
+                trace,
+                (&self.policies, &self.services),
+                due_unix_nano,
+                latest_unix_nano,
+            )
         {
             due_unix_nano = until;
         }
@@ -224,9 +236,9 @@ impl Sampler {
     }
 
     /// Why a trace that is due is decided now.
-    fn trigger_of(&self, trace: &Trace) -> Trigger {
+    pub(super) fn trigger_of(&self, trace: &Trace) -> Trigger {
         match &self.rules {
-            Some(rules) => rules.due(trace, &self.policies).1,
+            Some(rules) => rules.due(trace, &self.policies, &self.services).1,
             None if trace.is_due_by_root => Trigger::RootEnded,
             None => Trigger::Waited,
         }
@@ -277,7 +289,7 @@ impl Sampler {
         }
     }
 
-    /// Keeps a trace that links to a kept one; gives the trigger.
+    /// Keeps a trace that links to a kept one, unless it is too large; gives the trigger.
     pub(super) fn pull(
         &mut self,
         trace: &Trace,
@@ -288,6 +300,7 @@ impl Sampler {
             return trigger;
         };
         match trigger {
+            Trigger::TooLarge => trigger,
             _ if !links.amend(&trace.trace_id, judgement) => trigger,
             Trigger::Memory | Trigger::Disk | Trigger::Shutdown => trigger,
             Trigger::RootEnded
@@ -295,8 +308,8 @@ impl Sampler {
             | Trigger::Idle
             | Trigger::MaxWait
             | Trigger::Matched
-            | Trigger::TooLarge
             | Trigger::Late
+            | Trigger::Budget
             | Trigger::Linked => Trigger::Linked,
         }
     }

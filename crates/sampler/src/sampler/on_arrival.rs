@@ -2,17 +2,18 @@
 
 use otlp::span::SpanSummary;
 
-use super::{Sampler, evidence};
+use super::Sampler;
 use crate::arrival::Arrival;
 use crate::atoms::AtomSet;
 use crate::pending::{Slot, Trace};
-use crate::verdict::Policies;
+use crate::services::Services;
+use crate::verdict::{Evidence, Policies};
 
 impl Sampler {
     /// Judges what came of a trace, and puts it back to its due time if that decides nothing.
     pub(super) fn is_ready_on_arrival(&mut self, slot: Slot, now_unix_nano: u64) -> bool {
         let trace = self.pending.trace_mut(slot);
-        judge_batch(&mut self.policies, trace, now_unix_nano);
+        judge_batch(&mut self.policies, &self.services, trace, now_unix_nano);
         let is_too_large = self.trace_bytes_max.is_some_and(|max| trace.n_bytes > max);
         match &trace.arrival {
             Some(arrival) if !is_too_large => match arrival.waits_until(now_unix_nano) {
@@ -39,7 +40,7 @@ impl Sampler {
         let trace = self.pending.trace_mut(slot);
         match &trace.arrival {
             Some(arrival) if arrival.is_of(batch) => return,
-            Some(_) => judge_batch(&mut self.policies, trace, now_unix_nano),
+            Some(_) => judge_batch(&mut self.policies, &self.services, trace, now_unix_nano),
             None => trace.arrival = Some(Box::new(Arrival::new(trace.due_unix_nano))),
         }
         trace.atoms = AtomSet::EMPTY;
@@ -50,13 +51,19 @@ impl Sampler {
 }
 
 /// Asks the policies about the batch that came last, if they have not been.
-pub(super) fn judge_batch(policies: &mut Policies, trace: &mut Trace, now_unix_nano: u64) {
+pub(super) fn judge_batch(
+    policies: &mut Policies,
+    services: &Services,
+    trace: &mut Trace,
+    now_unix_nano: u64,
+) {
     if let Some(duration_ns) = trace
         .arrival
         .as_ref()
         .and_then(|arrival| arrival.open_duration_ns())
     {
-        let verdict = policies.judge_on_arrival(evidence(trace, duration_ns, now_unix_nano));
+        let verdict =
+            policies.judge_on_arrival(Evidence::of(trace, services, duration_ns, now_unix_nano));
         if let Some(arrival) = &mut trace.arrival {
             arrival.close(verdict);
         }

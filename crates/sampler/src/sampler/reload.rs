@@ -9,9 +9,9 @@
 //! under the old policies, because after a crash nobody would know which those were.
 //!
 //! What is remembered stays: decisions, spans of decided traces, service names, what policies have said. A policy whose
-//! text is the same goes on with its budget, any other begins with a full one. Of a span that came in two versions
-//! only the one that counts is folded again; a trace's first arrival is kept, so that it is due as if nothing had
-//! happened. One that is due and waits for a trace that it links to waits anew.
+//! text is the same goes on with its budget or its rates, any other begins anew; so does `budget`. Of a span that came
+//! in two versions only the one that counts is folded again; a trace's first arrival is kept, so that it is due as if
+//! nothing had happened. One that is due and waits for a trace that it links to waits anew.
 
 use std::mem;
 
@@ -54,6 +54,11 @@ impl Sampler {
                 next.policies
                     .go_on(position, &mut self.policies, was, is_same);
             }
+        }
+        if let (Some(rounds), Some(before)) = (&mut next.rounds, &mut self.rounds)
+            && config.budget == self.config.budget
+        {
+            rounds.go_on(before);
         }
         mem::swap(&mut next.policy_names, &mut self.policy_names);
         mem::swap(&mut next.services, &mut self.services);
@@ -125,6 +130,7 @@ impl Test {
                 }
             }
             (Self::Not(test), Self::Not(before)) => test.take_budget(before),
+            (Self::Adaptive(adaptive), Self::Adaptive(before)) => adaptive.go_on(before),
             (Self::Composite(composite), Self::Composite(before)) => {
                 mem::swap(&mut composite.total, &mut before.total);
                 for (sub, before) in composite.subs.iter_mut().zip(&mut before.subs) {
@@ -139,6 +145,9 @@ impl Test {
                 | Self::Ottl(_)
                 | Self::Latency { .. }
                 | Self::Probabilistic { .. }
+                | Self::Passing(_)
+                | Self::Adaptive(_)
+                | Self::Sql(_)
                 | Self::SpanCount { .. }
                 | Self::SpanLimit(_)
                 | Self::ByteLimit(_)

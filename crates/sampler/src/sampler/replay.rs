@@ -49,6 +49,12 @@ impl Sampler {
         observed
     }
 
+    /// Does a late span of this trace lose its `th`, because the other spans were given another one?
+    pub fn erases_late_threshold(&mut self, trace_id: &TraceId) -> bool {
+        let remembered = self.decided.recall(trace_id);
+        remembered.is_some_and(|remembered| remembered.changes_threshold)
+    }
+
     /// Recovery: a span followed the decision on its trace, as it was recorded, and is not observed.
     pub fn recall_late(&mut self, summary: &SpanSummary<'_>) {
         let is_error = summary.status_code == StatusCode::Error;
@@ -73,6 +79,7 @@ impl Sampler {
             decision: recorded.decision,
             policy: recorded.policy.and_then(|name| self.intern_policy(name)),
             adjusted_count: recorded.adjusted_count,
+            threshold: recorded.threshold,
         };
         match self.pending.take_by_id(&recorded.trace_id) {
             Some(trace) => out.push(self.close(trace, recorded.trigger, judgement)),

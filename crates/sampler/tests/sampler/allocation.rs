@@ -67,6 +67,11 @@ fn policies() -> serde_json::Value {
             ],
             "spanevent": ["name == \"none\" or IsMatch(attributes[\"kind\"], \"none\")"],
         }},
+        {"name": "h", "type": "adaptive", "adaptive": {
+            "keys": ["root.name", "model", "service.name"], "target_percentage": 1
+        }},
+        {"name": "i", "type": "probabilistic", "probabilistic": {"sampling_percentage": 1, "mode": "equalizing"}},
+        {"name": "j", "type": "sql_condition", "sql_condition": {"condition": "array_has(services, 'none')"}},
     ])
 }
 
@@ -79,7 +84,7 @@ fn a_span_of_a_known_trace_allocates_nothing() {
     let span = Span {
         span_id: 1,
         name: "llm_request".to_owned(),
-        trace_state: "vendor=x,k=v".to_owned(),
+        trace_state: "vendor=x,k=v,ot=th:8;rv:80000000000001".to_owned(),
         attributes: vec![
             ("model".to_owned(), text("qwen")),
             ("ttft".to_owned(), Value::Double(0.213)),

@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use sampler::{
     And, BooleanAttribute, BytesLimiting, Composite, DropTraces, ErrorMode, Latency, Not, Number,
-    NumericAttribute, OttlCondition, Policy, PolicyType, Probabilistic, RateAllocation,
-    RateLimiting, SpanCount, StatusCodes, StringAttribute, TraceState,
+    NumericAttribute, OttlCondition, Policy, PolicyType, Probabilistic, ProbabilisticMode,
+    RateAllocation, RateLimiting, SpanCount, SqlCondition, StatusCodes, StringAttribute,
+    TraceState,
 };
 
 use crate::bytes::{Attributes, Span, Value};
@@ -23,6 +24,31 @@ pub(crate) const PATTERNS: [Pattern; 4] = [
     }),
     ("^[0-9]+$", |text| {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+    }),
+];
+
+/// A condition on a whole trace and what it means, written as plain code.
+pub(crate) type SqlText = (&'static str, fn(&[Span]) -> bool);
+
+pub(crate) const SQL: [SqlText; 3] = [
+    ("duration_ns > 15000000 AND span_count > 1", |spans| {
+        let start = spans.iter().map(|span| span.start_unix_nano).min();
+        let end = spans.iter().map(|span| span.end_unix_nano).max();
+        spans.len() > 1
+            && start
+                .zip(end)
+                .is_some_and(|(start, end)| end - start > 15 * MS)
+    }),
+    (
+        "error IS NOT TRUE OR error_span_count * 2 >= span_count",
+        |spans| {
+            let n_errors = spans.iter().filter(|span| span.status == 2).count();
+            n_errors == 0 || n_errors * 2 >= spans.len()
+        },
+    ),
+    ("complete AND orphan_count + root_count = 1", |spans| {
+        // Every span but the first has its parent among them.
+        spans.iter().filter(|span| span.parent == 0).count() == 1
     }),
 ];
 
@@ -189,13 +215,27 @@ fn any_simple_policy() -> impl Strategy<Value = PolicyType> {
                     .collect();
                 string_policy(key, values, true, invert_match)
             }),
-        prop::sample::select(vec![0.0, 30.0, 100.0]).prop_map(|sampling_percentage| {
+        any_probabilistic(),
+    ]
+}
+
+fn any_probabilistic() -> impl Strategy<Value = PolicyType> {
+    (
+        prop::sample::select(vec![0.0, 30.0, 100.0]),
+        prop::sample::select(vec![
+            ProbabilisticMode::HashSeed,
+            ProbabilisticMode::Equalizing,
+            ProbabilisticMode::Proportional,
+        ]),
+    )
+        .prop_map(|(sampling_percentage, mode)| {
             PolicyType::Probabilistic(Probabilistic {
                 sampling_percentage,
                 hash_salt: String::new(),
+                mode,
+                sampling_precision: None,
             })
-        }),
-    ]
+        })
 }
 
 fn any_other_policy() -> impl Strategy<Value = PolicyType> {
@@ -211,6 +251,11 @@ fn any_other_policy() -> impl Strategy<Value = PolicyType> {
             PolicyType::TraceState(TraceState {
                 key: "t".to_owned(),
                 values: values.into_iter().map(str::to_owned).collect(),
+            })
+        }),
+        prop::sample::select(SQL.to_vec()).prop_map(|(condition, _)| {
+            PolicyType::SqlCondition(SqlCondition {
+                condition: condition.to_owned(),
             })
         }),
         Just(PolicyType::TraceFlags),

@@ -173,6 +173,46 @@ fn ottl_condition_cases_decide_as_listed() {
     check_section("ottl_condition", 4);
 }
 
+/// The specification forbids it and senders do it.
+#[test]
+fn of_a_repeated_attribute_the_last_counts_and_under_compat_the_first() {
+    let text = |value: &str| ("k".to_owned(), Value::Str(value.to_owned()));
+    let of_span = Span {
+        attributes: vec![text("first"), text("last")],
+        ..span(&Json::Null, 1)
+    };
+    let of_resource = Span {
+        attributes: Vec::new(),
+        resource: of_span.attributes.clone(),
+        ..of_span.clone()
+    };
+    let of_event = Span {
+        attributes: Vec::new(),
+        events: vec![("e".to_owned(), of_span.attributes.clone())],
+        ..of_span.clone()
+    };
+    let string =
+        |value: &str| one_policy("string_attribute", &json!({"key": "k", "values": [value]}));
+    let ottl = |key: &str, path: &str, value: &str| {
+        let condition = format!("{path}[\"k\"] == \"{value}\"");
+        one_policy("ottl_condition", &json!({ key: [condition] }))
+    };
+    for (value, ours, collector) in [("last", "S", "N"), ("first", "N", "S")] {
+        for (policies, span) in [
+            (string(value), &of_span),
+            (string(value), &of_resource),
+            (ottl("span", "attributes", value), &of_span),
+            (ottl("span", "resource.attributes", value), &of_resource),
+            (ottl("spanevent", "attributes", value), &of_event),
+        ] {
+            let spans = std::slice::from_ref(span);
+            assert_eq!(decide("none", &policies, spans), ours, "{policies}");
+            let decided = decide("collector", &policies, spans);
+            assert_eq!(decided, collector, "{policies} collector");
+        }
+    }
+}
+
 /// Where the two disagree, `compat` chooses: each policy on each value, ours and the Collector's.
 #[test]
 fn values_of_another_type_are_read_as_the_collector_does_only_under_compat() {

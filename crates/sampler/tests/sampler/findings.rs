@@ -345,3 +345,37 @@ fn top_level_keys_are_pointed_out() {
         ]
     );
 }
+
+#[test]
+fn what_the_collector_does_not_have_is_pointed_out_under_compat_alone() {
+    let policies = json!([
+        {"name": "p", "type": "probabilistic",
+         "probabilistic": {"sampling_percentage": 10, "mode": "proportional"}},
+        {"name": "a", "type": "adaptive",
+         "adaptive": {"keys": ["root.name"], "target_percentage": 10}},
+        {"name": "n", "type": "not",
+         "not": {"not_sub_policy": {"name": "s", "type": "sql_condition", "sql_condition": {"condition": "error"}}}},
+    ]);
+    check("none", policies.clone(), &[]);
+    check(
+        "collector",
+        policies.clone(),
+        &[
+            ("policies[0].probabilistic.mode", "no key `mode`"),
+            ("policies[1].type", "no type `adaptive`"),
+            (
+                "policies[2].not.not_sub_policy.type",
+                "no type `sql_condition`",
+            ),
+        ],
+    );
+    let budget = json!({"spans_per_second": 10});
+    for (compat, n_findings) in [("none", 0), ("v0.160", 4)] {
+        let keys = json!({"compat": compat, "budget": budget, "policies": policies});
+        let found = findings(keys);
+        assert_eq!(found.len(), n_findings, "{found:?}");
+        if n_findings > 0 {
+            assert_eq!(found[0].0, "budget");
+        }
+    }
+}

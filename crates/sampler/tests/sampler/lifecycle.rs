@@ -1,7 +1,8 @@
 //! Time, late spans, recovery, shutdown, summaries, memory.
 
 use sampler::{
-    Decision, Observed, PendingSpan, RecordedDecision, SERVICES_PER_TRACE_MAX, SpanHandle, Trigger,
+    Decision, Observed, PendingSpan, RecordedDecision, SERVICES_PER_TRACE_MAX, SpanHandle,
+    ThresholdChange, Trigger,
 };
 use serde_json::json;
 
@@ -159,6 +160,7 @@ fn a_recorded_decision_is_repeated_and_never_made_again() {
         policy: Some("a policy of the old configuration"),
         trigger: Trigger::RootEnded,
         adjusted_count: Some(20.0),
+        threshold: ThresholdChange::Erased,
     };
     run.sampler.apply(&recorded, &mut run.decided);
     let decided = run.decision_on(&span(1, 1, 0));

@@ -7,8 +7,10 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod adaptive;
 mod allocation;
 mod any;
+mod budget;
 mod bytes;
 mod cases;
 mod cases_of_policies;
@@ -22,9 +24,13 @@ mod findings;
 mod lifecycle;
 mod links;
 mod oracle;
+mod partial;
 mod recorded;
 mod reload;
+mod rounds;
 mod run;
 mod simulation;
+mod sql;
 mod streams;
 mod triggers;
+mod weights;

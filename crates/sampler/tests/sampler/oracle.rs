@@ -1,9 +1,12 @@
 //! A slow evaluator over whole, decoded spans must agree with the folds over bytes.
 
 use proptest::prelude::*;
-use sampler::{Composite, Config, Decision, Number, Policy, PolicyType, Sampler, StringAttribute};
+use sampler::{
+    Composite, Config, Decision, Number, Policy, PolicyType, ProbabilisticMode, Sampler,
+    StringAttribute,
+};
 
-use crate::any::{CONDITIONS, PATTERNS, any_policies, any_spans};
+use crate::any::{CONDITIONS, PATTERNS, SQL, any_policies, any_spans};
 use crate::bytes::{Attributes, Span, Value};
 use crate::run::{MS, Run};
 
@@ -50,6 +53,16 @@ fn votes_sampled(policy: &PolicyType, spans: &[Span]) -> bool {
             };
             any_attribute(spans, &numeric.key, matches) != numeric.invert_match
         }
+        PolicyType::Probabilistic(probabilistic)
+            if probabilistic.mode != ProbabilisticMode::HashSeed =>
+        {
+            let [.., a, b, c, d, e, f, g] = spans[0].trace_id();
+            let randomness = u64::from_be_bytes([0, a, b, c, d, e, f, g]);
+            let share = randomness as f64 / (1_u64 << 56) as f64;
+            // The last digit of the threshold is 1 / 65,536.
+            let percentage = probabilistic.sampling_percentage;
+            percentage > 0.0 && share * 100.0 > 100.0 - percentage - 0.001
+        }
         PolicyType::Probabilistic(probabilistic) => {
             let hash = b"default-hash-seed"
                 .iter()
@@ -76,7 +89,9 @@ fn votes_sampled(policy: &PolicyType, spans: &[Span]) -> bool {
         | PolicyType::RateLimiting(_)
         | PolicyType::BytesLimiting(_)
         | PolicyType::OttlCondition(_)
-        | PolicyType::Composite(_) => others_vote_sampled(policy, spans),
+        | PolicyType::Composite(_)
+        | PolicyType::Adaptive(_)
+        | PolicyType::SqlCondition(_) => others_vote_sampled(policy, spans),
     }
 }
 
@@ -132,6 +147,9 @@ fn others_vote_sampled(policy: &PolicyType, spans: &[Span]) -> bool {
             ottl.span.iter().any(holds)
         }),
         PolicyType::Composite(composite) => composite_has_room(composite, spans),
+        PolicyType::SqlCondition(sql) => SQL
+            .iter()
+            .any(|(text, holds)| *text == sql.condition && holds(spans)),
         other => panic!("{other:?}"),
     }
 }

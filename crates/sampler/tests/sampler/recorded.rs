@@ -3,7 +3,8 @@
 use otlp::TraceId;
 use otlp::span::SpanSummary;
 use sampler::{
-    Config, Decided, Decision, Observed, RecordedDecision, Sampler, SpanHandle, Trigger,
+    Config, Decided, Decision, Observed, RecordedDecision, Sampler, SpanHandle, ThresholdChange,
+    Trigger,
 };
 
 use crate::bytes::Span;
@@ -23,6 +24,7 @@ enum Entry {
         policy: Option<String>,
         trigger: Trigger,
         adjusted_count: Option<f64>,
+        threshold: ThresholdChange,
     },
 }
 
@@ -69,6 +71,7 @@ impl Recorded {
                 policy: policy.clone(),
                 trigger: decided.trigger,
                 adjusted_count: decided.adjusted_count,
+                threshold: decided.threshold,
             });
             (decided, policy)
         });
@@ -150,6 +153,7 @@ impl Recorded {
                     policy,
                     trigger,
                     adjusted_count,
+                    threshold,
                 } => {
                     let recorded = RecordedDecision {
                         trace_id: *trace_id,
@@ -157,6 +161,7 @@ impl Recorded {
                         policy: policy.as_deref(),
                         trigger: *trigger,
                         adjusted_count: *adjusted_count,
+                        threshold: *threshold,
                     };
                     sampler.apply(&recorded, &mut applied);
                 }

@@ -87,7 +87,8 @@ impl Model {
             | Trigger::Matched
             | Trigger::Disk
             | Trigger::Late
-            | Trigger::Linked => {
+            | Trigger::Linked
+            | Trigger::Budget => {
                 panic!("{:?}", decided.trigger)
             }
         }

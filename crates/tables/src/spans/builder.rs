@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// What `keys` of the redaction calls the text of a span's status.
-const STATUS_MESSAGE: &str = "status.message";
+pub(super) const STATUS_MESSAGE: &str = "status.message";
 
 /// One span and what is known of it beside its bytes.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use super::{
 use crate::{column::ColumnType, row::Rows};
 
 /// A value of a promoted column, kept beyond the bytes that it was read from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell {
     Int(Option<i64>),
     Float(Option<f64>),

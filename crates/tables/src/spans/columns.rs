@@ -45,7 +45,12 @@ const COLUMNS: &[Column] = &[
         .key()
         .source("span_id"),
     Column::new("parent_span_id", Text, "Parent span; NULL for a root.").source("parent_span_id"),
-    Column::new("trace_state", Text, "W3C tracestate, verbatim.").source("trace_state"),
+    Column::new(
+        "trace_state",
+        Text,
+        "W3C tracestate as sent; `th` is raised or erased where sampling made it untrue.",
+    )
+    .source("trace_state"),
     Column::new(
         "flags",
         Int,

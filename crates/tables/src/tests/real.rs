@@ -9,7 +9,7 @@ use super::spans;
 use crate::redact::{Action, Config, Place, Redaction};
 
 /// The export requests of a capture, in arrival order.
-fn bodies(capture: &str) -> impl Iterator<Item = Vec<u8>> {
+pub(super) fn bodies(capture: &str) -> impl Iterator<Item = Vec<u8>> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
     let files = std::fs::read_dir(data.join(capture).join("traces")).unwrap();
     let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();

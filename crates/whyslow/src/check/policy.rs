@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use sampler::{
-    Composite, NumericAttribute, Policy, PolicyTrigger, PolicyType, ROOT_GRACE, SpanCount,
-    StringAttribute,
+    Adaptive, Budget, Composite, NumericAttribute, Policy, PolicyTrigger, PolicyType,
+    ProbabilisticMode, ROOT_GRACE, SpanCount, StringAttribute,
 };
 
 use crate::show;
@@ -56,7 +56,7 @@ pub(super) fn exceptions(sampler: &sampler::Config) -> impl Iterator<Item = Stri
 }
 
 /// Which traces a policy matches.
-pub(super) fn describe(policy: &PolicyType) -> String {
+pub(crate) fn describe(policy: &PolicyType) -> String {
     match policy {
         PolicyType::AlwaysSample => "every trace".to_owned(),
         PolicyType::Latency(latency) if latency.upper_threshold_ms > 0 => format!(
@@ -65,7 +65,16 @@ pub(super) fn describe(policy: &PolicyType) -> String {
         ),
         PolicyType::Latency(latency) => format!("longer than {} ms", latency.threshold_ms),
         PolicyType::NumericAttribute(numeric) => describe_numeric(numeric),
-        PolicyType::Probabilistic(p) => format!("{} % by trace id", p.sampling_percentage),
+        PolicyType::Probabilistic(p) => {
+            let by = match p.mode {
+                ProbabilisticMode::HashSeed => "by trace id",
+                ProbabilisticMode::Equalizing => {
+                    "of all traces, what samplers before this one dropped included"
+                }
+                ProbabilisticMode::Proportional => "of what arrives, by trace id",
+            };
+            format!("{} % {by}", p.sampling_percentage)
+        }
         PolicyType::StatusCode(codes) => {
             format!("a span with status {}", codes.status_codes.join(" or "))
         }
@@ -102,6 +111,8 @@ pub(super) fn describe(policy: &PolicyType) -> String {
         PolicyType::Not(not) => format!("not: {}", describe(&not.not_sub_policy.policy_type)),
         PolicyType::Drop(drop) => all(&drop.drop_sub_policy),
         PolicyType::Composite(composite) => describe_composite(composite),
+        PolicyType::Adaptive(adaptive) => describe_adaptive(adaptive),
+        PolicyType::SqlCondition(sql) => sql.condition.clone(),
     }
 }
 
@@ -150,6 +161,51 @@ fn describe_composite(composite: &Composite) -> String {
     )
 }
 
+fn describe_adaptive(adaptive: &Adaptive) -> String {
+    let target = match (
+        adaptive.target_traces_per_second,
+        adaptive.target_percentage,
+    ) {
+        (Some(per_second), _) => format!("about {per_second} traces a second"),
+        (None, percentage) => format!("about {} % of all traces", percentage.unwrap_or_default()),
+    };
+    format!(
+        "{target}, rare values of {} first",
+        adaptive.keys.join(", ")
+    )
+}
+
+/// How much is kept of what the policies match.
+pub(super) fn describe_budget(budget: &Budget) -> String {
+    let (unit, per_second) = match (budget.spans_per_second, budget.traces_per_second) {
+        (Some(spans), _) => ("span", spans),
+        (None, traces) => ("trace", traces.unwrap_or_default()),
+    };
+    let burst = match budget.burst_capacity {
+        0 => per_second.saturating_mul(2),
+        burst => burst,
+    };
+    let burst = show::text::count(burst);
+    let order = match &budget.order {
+        None => "errors, then the slowest".to_owned(),
+        Some(names) if names.is_empty() => {
+            return format!(
+                "at most {} a second in all, up to {burst} at once, by trace id",
+                show::text::counted(per_second, unit)
+            );
+        }
+        Some(names) => names
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect::<Vec<_>>()
+            .join(", then "),
+    };
+    format!(
+        "at most {} a second in all, up to {burst} at once: first {order}, then the rest",
+        show::text::counted(per_second, unit)
+    )
+}
+
 fn all(subs: &[Policy]) -> String {
     let subs: Vec<String> = subs.iter().map(|sub| describe(&sub.policy_type)).collect();
     subs.join(" and ")
@@ -161,7 +217,7 @@ fn no_span_with(is_inverted: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{describe, exceptions, waits};
+    use super::{describe, describe_budget, exceptions, waits};
 
     #[test]
     fn waits_are_put_in_words() {
@@ -192,67 +248,103 @@ mod tests {
         }
     }
 
+    /// A policy of each type, and its words.
+    const WORDS: &[(&str, &str)] = &[
+        ("type: always_sample", "every trace"),
+        (
+            "type: latency, latency: {threshold_ms: 5}",
+            "longer than 5 ms",
+        ),
+        (
+            "type: numeric_attribute, numeric_attribute: {key: k, min_value: 0.5, max_value: 2}",
+            "a number from 0.5 to 2 in the attribute `k`",
+        ),
+        (
+            "type: probabilistic, probabilistic: {sampling_percentage: 2.5}",
+            "2.5 % by trace id",
+        ),
+        (
+            "type: string_attribute, string_attribute: {key: k, values: [a, b], invert_match: true}",
+            "no span with the attribute `k` being a or b",
+        ),
+        (
+            "type: boolean_attribute, boolean_attribute: {key: k, value: true}",
+            "the attribute `k` being true",
+        ),
+        (
+            "type: trace_state, trace_state: {key: k, values: [a]}",
+            "`k` in the tracestate being a",
+        ),
+        ("type: trace_flags", "a span with the W3C flag `sampled`"),
+        (
+            "type: span_count, span_count: {min_spans: 3, max_spans: 5}",
+            "3 to 5 spans",
+        ),
+        (
+            "type: rate_limiting, rate_limiting: {spans_per_second: 1}",
+            "up to 1 span a second",
+        ),
+        (
+            "type: bytes_limiting, bytes_limiting: {bytes_per_second: 1024}",
+            "up to 1.0 KiB a second",
+        ),
+        (
+            "type: ottl_condition, ottl_condition: {span: ['name == \"a\"'], spanevent: ['name == \"b\"']}",
+            "name == \"a\" or name == \"b\"",
+        ),
+        (
+            "type: not, not: {not_sub_policy: {name: s, type: status_code, status_code: {status_codes: [OK]}}}",
+            "not: a span with status OK",
+        ),
+        (
+            "type: drop, drop: {drop_sub_policy: [{name: a, type: trace_flags}, {name: b, type: always_sample}]}",
+            "a span with the W3C flag `sampled` and every trace",
+        ),
+        (
+            "type: composite, composite: {max_total_spans_per_second: 9, composite_sub_policy: [{name: a, type: trace_flags}, {name: b, type: always_sample}]}",
+            "up to 9 spans a second of: a span with the W3C flag `sampled`; every trace",
+        ),
+        (
+            "type: probabilistic, probabilistic: {sampling_percentage: 5, mode: proportional}",
+            "5 % of what arrives, by trace id",
+        ),
+        (
+            "type: adaptive, adaptive: {keys: [root.name, tenant], target_traces_per_second: 50}",
+            "about 50 traces a second, rare values of root.name, tenant first",
+        ),
+        (
+            "type: sql_condition, sql_condition: {condition: duration_ns > 5}",
+            "duration_ns > 5",
+        ),
+    ];
+
     #[test]
     fn every_type_is_put_in_words() {
-        for (policy, expected) in [
-            ("type: always_sample", "every trace"),
-            (
-                "type: latency, latency: {threshold_ms: 5}",
-                "longer than 5 ms",
-            ),
-            (
-                "type: numeric_attribute, numeric_attribute: {key: k, min_value: 0.5, max_value: 2}",
-                "a number from 0.5 to 2 in the attribute `k`",
-            ),
-            (
-                "type: probabilistic, probabilistic: {sampling_percentage: 2.5}",
-                "2.5 % by trace id",
-            ),
-            (
-                "type: string_attribute, string_attribute: {key: k, values: [a, b], invert_match: true}",
-                "no span with the attribute `k` being a or b",
-            ),
-            (
-                "type: boolean_attribute, boolean_attribute: {key: k, value: true}",
-                "the attribute `k` being true",
-            ),
-            (
-                "type: trace_state, trace_state: {key: k, values: [a]}",
-                "`k` in the tracestate being a",
-            ),
-            ("type: trace_flags", "a span with the W3C flag `sampled`"),
-            (
-                "type: span_count, span_count: {min_spans: 3, max_spans: 5}",
-                "3 to 5 spans",
-            ),
-            (
-                "type: rate_limiting, rate_limiting: {spans_per_second: 1}",
-                "up to 1 span a second",
-            ),
-            (
-                "type: bytes_limiting, bytes_limiting: {bytes_per_second: 1024}",
-                "up to 1.0 KiB a second",
-            ),
-            (
-                "type: ottl_condition, ottl_condition: {span: ['name == \"a\"'], spanevent: ['name == \"b\"']}",
-                "name == \"a\" or name == \"b\"",
-            ),
-            (
-                "type: not, not: {not_sub_policy: {name: s, type: status_code, status_code: {status_codes: [OK]}}}",
-                "not: a span with status OK",
-            ),
-            (
-                "type: drop, drop: {drop_sub_policy: [{name: a, type: trace_flags}, {name: b, type: always_sample}]}",
-                "a span with the W3C flag `sampled` and every trace",
-            ),
-            (
-                "type: composite, composite: {max_total_spans_per_second: 9, composite_sub_policy: [{name: a, type: trace_flags}, {name: b, type: always_sample}]}",
-                "up to 9 spans a second of: a span with the W3C flag `sampled`; every trace",
-            ),
-        ] {
+        for (policy, expected) in WORDS {
             let yaml = format!("{{name: p, {policy}}}");
             let policy: sampler::Policy = serde_saphyr::from_str(&yaml).unwrap();
-            assert_eq!(describe(&policy.policy_type), expected);
+            assert_eq!(describe(&policy.policy_type), *expected);
+        }
+    }
+
+    #[test]
+    fn a_budget_says_how_much_and_in_which_order() {
+        for (budget, expected) in [
+            (
+                "{spans_per_second: 100}",
+                "at most 100 spans a second in all, up to 200 at once: first errors, then the slowest, then the rest",
+            ),
+            (
+                "{traces_per_second: 1, burst_capacity: 5, order: [a, b]}",
+                "at most 1 trace a second in all, up to 5 at once: first `a`, then `b`, then the rest",
+            ),
+            (
+                "{traces_per_second: 1, order: []}",
+                "at most 1 trace a second in all, up to 2 at once, by trace id",
+            ),
+        ] {
+            let budget: sampler::Budget = serde_saphyr::from_str(budget).unwrap();
+            assert_eq!(describe_budget(&budget), expected);
         }
     }
 }

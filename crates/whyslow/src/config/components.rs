@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use transport::Authenticators;
 
 use super::error::{Error, Warning, unknown};
-use super::settings::{LOG_LEVEL, LakeExporter, keep_all, pass_on};
+use super::settings::{Correlate, LOG_LEVEL, LakeExporter, keep_all, pass_on};
 use super::tree::{Node, Value};
-use super::{Config, de, exporters, sampling};
+use super::{Config, Scraper, de, exporters, sampling, scrapers};
 
 /// Keys at the top of a file.
 const TOP: [&str; 6] = [
@@ -57,8 +57,8 @@ impl Section {
     /// Types that work.
     const fn built(self) -> &'static [&'static str] {
         match self {
-            Self::Receivers => &["otlp"],
-            Self::Processors => &["tail_sampling", "redact"],
+            Self::Receivers => &["otlp", "dcgm", "vllm_metrics"],
+            Self::Processors => &["tail_sampling", "redact", "correlate"],
             Self::Exporters => &[
                 "lake",
                 "otlp",
@@ -81,8 +81,8 @@ impl Section {
     /// Types that belong to the design and are not there yet.
     const fn not_built(self) -> &'static [&'static str] {
         match self {
-            Self::Receivers => &["dcgm", "vllm_metrics", "pod_resources"],
-            Self::Processors => &["correlate"],
+            Self::Receivers => &["pod_resources"],
+            Self::Processors => &[],
             Self::Exporters | Self::Extensions => &[],
         }
     }
@@ -158,7 +158,6 @@ pub(super) fn assemble(root: &Node, warnings: &mut Vec<Warning>) -> Result<Confi
     let service: Service = de::read(service_node, "service")?;
     check_references(root, service_node, &service)?;
     let traces = traces_pipeline(service_node, &service)?;
-    warn_about_other_pipelines(service_node, &service, warnings);
     warn_about_unused(root, &service, warnings);
 
     let used = |section, list: &[String]| Used {
@@ -181,6 +180,8 @@ pub(super) fn assemble(root: &Node, warnings: &mut Vec<Warning>) -> Result<Confi
         let message = "the pipeline needs the receiver `otlp` and an exporter, such as `lake`";
         return Err(Error::at("service::pipelines::traces", line, message));
     };
+    let correlate = correlation(&processors, lake.is_some())?;
+    warn_about_other_pipelines(service_node, &service, lake.is_some(), warnings);
     let redact: Option<tables::redact::Config> = processors.one("redact")?;
     Ok(Config {
         gateway: gateway::Config {
@@ -188,6 +189,7 @@ pub(super) fn assemble(root: &Node, warnings: &mut Vec<Warning>) -> Result<Confi
             intake: extensions.one("intake")?.unwrap_or_default(),
             authenticators: Authenticators(extensions.each("bearertokenauth")?),
         },
+        scrapers: scraped(root, service_node, &service, traces)?,
         log: extensions.one("write_ahead_log")?.unwrap_or_default(),
         sampler: match processors.place(sampling::KIND)? {
             Some((path, node)) => sampling::read(node, &path, warnings)?,
@@ -197,11 +199,49 @@ pub(super) fn assemble(root: &Node, warnings: &mut Vec<Warning>) -> Result<Confi
         is_redacting: redact.is_some(),
         redact: redact.unwrap_or_default(),
         lake,
+        correlate,
         exporters: others,
         query: extensions.one("query")?,
         health_check: extensions.one("health_check")?,
         log_level: service.telemetry.logs.level,
     })
+}
+
+/// What the pipelines for metrics name of what scrapes.
+fn scraped(
+    root: &Node,
+    node: &Node,
+    service: &Service,
+    traces: &Pipeline,
+) -> Result<Vec<Scraper>, Error> {
+    let mut of_traces = traces.receivers.iter();
+    if let Some(id) = of_traces.find(|id| scrapers::kind_of(id).is_some()) {
+        let path = "service::pipelines::traces::receivers";
+        let message =
+            format!("`{id}` gives metrics: name it in the `receivers` of a pipeline `metrics`");
+        return Err(Error::at(path, node.line, message));
+    }
+    let pipelines = service.pipelines.iter();
+    let of_metrics = pipelines.filter(|(name, _)| type_of(name) == "metrics");
+    let ids = of_metrics.flat_map(|(_, pipeline)| pipeline.receivers.clone());
+    scrapers::read(&Used {
+        root,
+        section: Section::Receivers,
+        ids: ids.collect(),
+    })
+}
+
+/// The settings of `correlate`, which needs tables.
+fn correlation(processors: &Used<'_>, is_storing: bool) -> Result<Correlate, Error> {
+    let Some((path, node)) = processors.place("correlate")? else {
+        return Ok(Correlate::default());
+    };
+    if !is_storing {
+        let message = "joins what the exporter `lake` stores, and no pipeline has that; name `lake` in `exporters`, or \
+                       take `correlate` out of `processors`";
+        return Err(Error::at(&path, node.line, message));
+    }
+    de::read(node, &path)
 }
 
 fn check_top(root: &Node) -> Result<(), Error> {
@@ -323,14 +363,20 @@ fn traces_pipeline<'a>(node: &Node, service: &'a Service) -> Result<&'a Pipeline
     }
 }
 
-fn warn_about_other_pipelines(node: &Node, service: &Service, warnings: &mut Vec<Warning>) {
-    for name in service
-        .pipelines
-        .keys()
-        .filter(|name| type_of(name) != "traces")
-    {
+fn warn_about_other_pipelines(
+    node: &Node,
+    service: &Service,
+    is_storing: bool,
+    warnings: &mut Vec<Warning>,
+) {
+    let is_stored = |name: &str| match type_of(name) {
+        "traces" => true,
+        "metrics" => is_storing,
+        _ => false,
+    };
+    for name in service.pipelines.keys().filter(|name| !is_stored(name)) {
         let path = format!("service::pipelines::{name}");
-        let message = "accepted, kept in the log and counted; no table stores this signal yet";
+        let message = "accepted and counted, and nothing here stores this signal";
         warnings.push(Warning::new(&path, node.line, message));
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct RetentionDays {
     pub(crate) gpu_samples: u32,
     /// Default 14.
     pub(crate) engine_samples: u32,
+    /// Default 30.
+    pub(crate) evidence: u32,
 }
 
 impl Default for Maintenance {
@@ -69,6 +71,7 @@ impl Default for RetentionDays {
             requests: days("requests"),
             gpu_samples: days("gpu_samples"),
             engine_samples: days("engine_samples"),
+            evidence: days("evidence"),
         }
     }
 }
@@ -82,6 +85,7 @@ impl RetentionDays {
             "requests" => self.requests,
             "gpu_samples" => self.gpu_samples,
             "engine_samples" => self.engine_samples,
+            "evidence" => self.evidence,
             _ => spec.retention_days,
         };
         (days > 0).then_some(days)

@@ -1,14 +1,14 @@
 //! Configuration: Collector-shaped YAML into the configurations of the stages.
 //!
 //! In reading order: `tree` (YAML with lines), `env` (`${env:NAME}`), `de` (tree to structs),
-//! `settings` (of components that no stage owns), `exporters` (to other backends), `sampling` (the
+//! `settings` (of components that no stage owns), `exporters` (to other backends), `scrapers` (receivers that ask), `sampling` (the
 //! `tail_sampling` section and what to know about it), `components` (what may stand in each section and which of it the pipelines
 //! use), `exposed` (who could come from outside), and here the order of the checks.
 //!
 //! # Limits
 //!
 //! One `traces` pipeline with one `otlp` receiver, at most one `lake` exporter and any others; `metrics` and `logs`
-//! pipelines may name the same components. A component that no pipeline uses is a warning; a
+//! pipelines may name the same components, and `metrics` what scrapes. Metrics that arrive by OTLP are stored with or without one. A component that no pipeline uses is a warning; a
 //! component or key that does not exist is an error that names path, line and the nearest known one.
 //!
 //! It must not know how a stage works: every stage owns its own `Config`.
@@ -21,6 +21,7 @@ mod exporters;
 mod exposed;
 mod maintenance;
 mod sampling;
+mod scrapers;
 mod settings;
 mod tree;
 
@@ -33,7 +34,8 @@ pub(crate) use error::{Error, Warning};
 pub(crate) use exporters::{Exporter, Kind};
 pub(crate) use maintenance::Maintenance;
 pub(crate) use sampling::Reviewed;
-pub(crate) use settings::{HealthCheck, LakeExporter, WriteAheadLog};
+pub(crate) use scrapers::Scraper;
+pub(crate) use settings::{Correlate, HealthCheck, LakeExporter, WriteAheadLog};
 
 use components::Section;
 use transport::Door;
@@ -46,6 +48,8 @@ pub(crate) const LOCAL_YAML: &str = include_str!("../../../../pipelines/local.ya
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Config {
     pub(crate) gateway: gateway::Config,
+    /// What is scraped.
+    pub(crate) scrapers: Vec<Scraper>,
     pub(crate) log: WriteAheadLog,
     pub(crate) sampler: sampler::Config,
     pub(crate) redact: tables::redact::Config,
@@ -53,6 +57,8 @@ pub(crate) struct Config {
     pub(crate) is_redacting: bool,
     /// `None`: nothing is stored here, and there is no SQL.
     pub(crate) lake: Option<LakeExporter>,
+    /// How evidence comes about, where there is `lake`.
+    pub(crate) correlate: Correlate,
     /// To other backends.
     pub(crate) exporters: Vec<Exporter>,
     /// `None` where the extension is not switched on.
@@ -72,11 +78,13 @@ impl Config {
                     intake,
                     authenticators,
                 },
+            scrapers,
             log,
             sampler: _,
             redact,
             is_redacting,
             lake,
+            correlate,
             exporters,
             query,
             health_check,
@@ -84,6 +92,7 @@ impl Config {
         } = self;
         let parts = [
             ("receivers::otlp", *otlp != other.gateway.otlp),
+            ("receivers", !scrapers::are_same(scrapers, &other.scrapers)),
             ("extensions::intake", *intake != other.gateway.intake),
             (
                 "extensions::bearertokenauth",
@@ -94,6 +103,7 @@ impl Config {
                 "processors::redact",
                 *redact != other.redact || *is_redacting != other.is_redacting,
             ),
+            ("processors::correlate", *correlate != other.correlate),
             ("exporters::lake", *lake != other.lake),
             (
                 "exporters",
@@ -198,6 +208,13 @@ fn validate(config: &Config, root: &Node) -> Result<(), Error> {
         lake.validate()
             .map_err(|problem| at(Section::Exporters, "lake", problem))?;
     }
+    config
+        .correlate
+        .validate()
+        .map_err(|problem| at(Section::Processors, "correlate", problem))?;
+    for scraper in &config.scrapers {
+        scraper.validate(&config.gateway.authenticators)?;
+    }
     for exporter in &config.exporters {
         exporter.validate(&config.gateway.authenticators)?;
     }
@@ -212,22 +229,35 @@ fn validate(config: &Config, root: &Node) -> Result<(), Error> {
             .validate(&key)
             .map_err(|e| at(Section::Extensions, id, e.to_string()))?;
     }
-    if let Some(query) = &config.query {
-        let (tls, auth) = (query.tls.as_ref(), query.auth.as_ref());
-        Door::validate("extensions::query", tls, auth, known)
-            .map_err(|e| at(Section::Extensions, "query", e.to_string()))?;
-        query
-            .validate()
-            .map_err(|e| at(Section::Extensions, "query", e.to_string()))?;
-        let Some(lake) = &config.lake else {
-            let message = "answers SQL about what the exporter `lake` stores, and no pipeline has that; name `lake` \
-                           in `exporters`, or take `query` out of `service::extensions`";
-            return Err(at(Section::Extensions, "query", message.to_owned()));
-        };
-        if query.timeout >= lake.maintenance.vacuum_after {
-            let message = "`maintenance::vacuum_after` must be longer than the query's `timeout`";
-            return Err(at(Section::Exporters, "lake", message.to_owned()));
+    match &config.query {
+        Some(query) => {
+            validate_query(query, config).map_err(|(section, id, message)| at(section, id, message))
         }
+        None => Ok(()),
+    }
+}
+
+/// What is wrong with the extension `query` among the other settings, and where that is written.
+fn validate_query(
+    query: &query::Config,
+    config: &Config,
+) -> Result<(), (Section, &'static str, String)> {
+    let at = |section, id, message: String| (section, id, message);
+    let known = &config.gateway.authenticators;
+    let (tls, auth) = (query.tls.as_ref(), query.auth.as_ref());
+    Door::validate("extensions::query", tls, auth, known)
+        .map_err(|e| at(Section::Extensions, "query", e.to_string()))?;
+    query
+        .validate()
+        .map_err(|e| at(Section::Extensions, "query", e.to_string()))?;
+    let Some(lake) = &config.lake else {
+        let message = "answers SQL about what the exporter `lake` stores, and no pipeline has that; name `lake` \
+                       in `exporters`, or take `query` out of `service::extensions`";
+        return Err(at(Section::Extensions, "query", message.to_owned()));
+    };
+    if query.timeout >= lake.maintenance.vacuum_after {
+        let message = "`maintenance::vacuum_after` must be longer than the query's `timeout`";
+        return Err(at(Section::Exporters, "lake", message.to_owned()));
     }
     Ok(())
 }

@@ -53,6 +53,52 @@ impl LakeExporter {
     }
 }
 
+/// Processor `correlate`: the evidence of what the GPUs of kept requests did. It runs wherever `lake` does; the section
+/// is for its settings.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Correlate {
+    /// How long the evidence of a request waits for GPU samples of its time, at most; nothing else waits. Default `60s`.
+    #[serde(deserialize_with = "sampler::duration::deserialize")]
+    pub(crate) max_lateness: Duration,
+    /// How far away the one sample may be that stands for a request in whose time none was taken. Default `60s`.
+    #[serde(deserialize_with = "sampler::duration::deserialize")]
+    pub(crate) nearest_sample_max: Duration,
+    /// How long before a request the same GPU is compared with. Default `10m`.
+    #[serde(deserialize_with = "sampler::duration::deserialize")]
+    pub(crate) baseline: Duration,
+    /// CSV or YAML file that says which pod holds which GPU, where exporters do not. Default: none.
+    pub(crate) placements_file: Option<String>,
+}
+
+impl Default for Correlate {
+    fn default() -> Self {
+        Self {
+            max_lateness: Duration::from_secs(60),
+            nearest_sample_max: Duration::from_secs(60),
+            baseline: Duration::from_secs(600),
+            placements_file: None,
+        }
+    }
+}
+
+impl Correlate {
+    pub(super) fn validate(&self) -> Result<(), String> {
+        const HOUR: Duration = Duration::from_secs(3600);
+        let spans = [
+            ("max_lateness", self.max_lateness),
+            ("nearest_sample_max", self.nearest_sample_max),
+            ("baseline", self.baseline),
+        ];
+        match spans.iter().find(|(_, span)| *span > HOUR) {
+            Some((key, _)) => Err(format!(
+                "`{key}` must be at most `1h`: samples are remembered in memory"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Extension `write_ahead_log`: where received bytes are kept until they are decided and stored.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -109,11 +155,13 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             gateway: gateway::Config::default(),
+            scrapers: Vec::new(),
             log: WriteAheadLog::default(),
             sampler: default_sampler(),
             redact: tables::redact::Config::default(),
             is_redacting: true,
             lake: Some(LakeExporter::default()),
+            correlate: Correlate::default(),
             exporters: Vec::new(),
             query: Some(query::Config::default()),
             health_check: None,
@@ -152,6 +200,8 @@ fn default_sampler() -> sampler::Config {
                 sampler::PolicyType::Probabilistic(sampler::Probabilistic {
                     sampling_percentage: 5.0,
                     hash_salt: String::new(),
+                    mode: sampler::ProbabilisticMode::HashSeed,
+                    sampling_precision: None,
                 }),
             ),
         ],

@@ -128,20 +128,21 @@ impl Reloader {
         };
         // Before it is parsed, so that a change in between is seen at the next look.
         self.text = read(&path);
-        let outcome = self.try_reload(&path).await;
-        self.metrics.count(outcome);
+        self.put_in_force(&path).await;
     }
 
-    async fn try_reload(&mut self, path: &Path) -> Outcome {
+    /// Counts before it says what came of it: who has read the line finds the count.
+    async fn put_in_force(&mut self, path: &Path) {
         let loaded = match config::load(Some(path)) {
             Ok(loaded) => loaded,
             Err(error) => {
                 let error = error_chain(&error);
+                self.metrics.count(Outcome::Invalid);
                 tracing::error!(
                     error,
                     "the changed configuration is refused; the policies of before stay in force"
                 );
-                return Outcome::Invalid;
+                return;
             }
         };
         super::tell(&loaded.warnings);
@@ -152,8 +153,9 @@ impl Reloader {
         }
         let sampler = loaded.config.sampler;
         if sampler == self.running.sampler {
+            self.metrics.count(Outcome::Unchanged);
             tracing::info!("the policies of the file are those in force");
-            return Outcome::Unchanged;
+            return;
         }
         match self.gateway.reload(sampler.clone()).await {
             Ok(reloaded) => {
@@ -163,13 +165,13 @@ impl Reloader {
                     n_spans,
                     bytes_read,
                 } = reloaded;
+                self.metrics.count(Outcome::Applied);
                 tracing::info!(n_traces, n_spans, bytes_read, "policies reloaded");
-                Outcome::Applied
             }
             Err(error) => {
                 let error = error_chain(&error);
+                self.metrics.count(Outcome::Failed);
                 tracing::error!(error, "the policies of before stay in force");
-                Outcome::Failed
             }
         }
     }

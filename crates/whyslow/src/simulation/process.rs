@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use gateway::Clock;
 use gateway::testing::{Setup, Stepped, Ticket};
 use lake::Mode;
 use lake::sim::SimStore;
@@ -10,7 +11,7 @@ use tokio::runtime::Runtime;
 use wal::sim::SimDisk;
 
 use super::model::Model;
-use crate::config::LakeExporter;
+use crate::config::{Correlate, LakeExporter};
 use crate::store::Store;
 
 /// The name under which every process of a run commits, as the log's instance id gives it.
@@ -46,7 +47,9 @@ impl Process {
         let opened = runtime.block_on(async {
             let lake = store.open(&tables::all(), Mode::Create).await?;
             let redact = tables::redact::Config::default();
-            Store::open(&lake, APP_ID, LakeExporter::default(), &redact).await
+            let correlate = (&Correlate::default(), Vec::new());
+            let exporter = LakeExporter::default();
+            Store::open(&lake, APP_ID, exporter, &redact, correlate, Clock::system()).await
         });
         let exporter = opened?;
         let setup = Setup {
@@ -87,8 +90,9 @@ impl Process {
 
     pub(super) fn commit(&mut self, runtime: &Runtime) -> Option<i64> {
         let committed = runtime.block_on(self.store.commit_tables());
-        self.untold = committed.or(self.untold);
-        committed
+        let through = committed.map(|committed| committed.through);
+        self.untold = through.or(self.untold);
+        through
     }
 
     pub(super) fn tell(&mut self, model: &mut Model, now: u64) {

@@ -12,6 +12,8 @@ use tables::requests::{Request, RequestsBuilder};
 use tables::spans::{SpanInput, SpansBuilder, TraceContext};
 use tables::traces::{LossFlag, Trace, TracesBuilder};
 
+use super::traffic::{Running, interval};
+
 /// Builders that are reused from release to release.
 #[derive(Debug)]
 pub(super) struct Rows {
@@ -27,6 +29,8 @@ pub(super) struct Built {
     pub(super) spans: Vec<RecordBatch>,
     pub(super) requests: Vec<RecordBatch>,
     pub(super) traces: Vec<RecordBatch>,
+    /// Requests of sampled traces that no other restates.
+    pub(super) kept: Vec<Request>,
     /// Spans that could not be read.
     pub(super) n_lost: u64,
 }
@@ -42,13 +46,19 @@ impl Rows {
     }
 
     /// Every decided trace leaves one row in `traces`, every engine request one in `requests`, every
-    /// span of a sampled trace one in `spans`.
-    pub(super) fn build(&mut self, release: &Release) -> Built {
+    /// span of a sampled trace one in `spans`. `running` takes the requests, and says how many ran at the start of each
+    /// as far as is known by `now`.
+    pub(super) fn build(&mut self, release: &Release, running: &mut Running, now: i64) -> Built {
+        let mut requests = self.requests(release);
+        count_concurrent(&mut requests, running, now);
+        let mut requests = requests.into_iter();
         for trace in &release.decided {
-            self.trace(trace);
+            let requests = requests.next().unwrap_or_default();
+            self.trace(trace, requests);
         }
         for late in &release.late {
-            self.late(late);
+            let requests = requests.next().unwrap_or_default();
+            self.late(late, requests);
         }
         let mut built = std::mem::take(&mut self.built);
         built.spans.push(self.spans.finish());
@@ -57,17 +67,38 @@ impl Rows {
         built
     }
 
-    fn trace(&mut self, trace: &ReleasedTrace) {
-        let mut requests = Vec::new();
-        for span in trace.spans.iter().filter(|span| span.is_request) {
-            let followed = Followed {
-                decision: trace.decision,
-                policy: trace.policy.clone(),
-                late: false,
-            };
-            requests.extend(self.read(request(span, followed)));
+    /// The requests of each trace, then those of each late span.
+    fn requests(&mut self, release: &Release) -> Vec<Vec<Request>> {
+        let mut all = Vec::with_capacity(release.decided.len() + release.late.len());
+        for trace in &release.decided {
+            let mut requests = Vec::new();
+            for span in trace.spans.iter().filter(|span| span.is_request) {
+                let followed = Followed {
+                    decision: trace.decision,
+                    policy: trace.policy.clone(),
+                    late: false,
+                };
+                requests.extend(self.read(request(span, followed)));
+            }
+            correlate::mark_wrappers(&mut requests);
+            all.push(requests);
         }
-        correlate::mark_wrappers(&mut requests);
+        for late in &release.late {
+            let mut requests = Vec::new();
+            if late.span.is_request {
+                let followed = Followed {
+                    decision: late.decision,
+                    policy: late.policy.clone(),
+                    late: true,
+                };
+                requests.extend(self.read(request(&late.span, followed)));
+            }
+            all.push(requests);
+        }
+        all
+    }
+
+    fn trace(&mut self, trace: &ReleasedTrace, requests: Vec<Request>) {
         for request in &requests {
             self.request(request);
         }
@@ -111,6 +142,7 @@ impl Rows {
         self.read(appended);
 
         if trace.decision == Decision::Sampled {
+            self.keep(requests);
             let context = TraceContext {
                 start_time_unix_nano: summary.start_time_unix_nano,
             };
@@ -121,18 +153,12 @@ impl Rows {
     }
 
     /// A late span follows its trace: it leaves its own row, the row of the trace stays as it was.
-    fn late(&mut self, late: &ReleasedLate) {
-        if late.span.is_request {
-            let followed = Followed {
-                decision: late.decision,
-                policy: late.policy.clone(),
-                late: true,
-            };
-            if let Some(request) = self.read(request(&late.span, followed)) {
-                self.request(&request);
-            }
+    fn late(&mut self, late: &ReleasedLate, requests: Vec<Request>) {
+        for request in &requests {
+            self.request(request);
         }
         if late.decision == Decision::Sampled {
+            self.keep(requests);
             let at = late.span.at();
             let start =
                 SpanSummary::read(at.span).map_or(0, |summary| summary.start_time_unix_nano);
@@ -141,6 +167,12 @@ impl Rows {
             };
             self.span(&late.span, &context, true);
         }
+    }
+
+    /// Evidence is for one row per request.
+    fn keep(&mut self, requests: Vec<Request>) {
+        let kept = requests.into_iter().filter(|request| !request.wrapper);
+        self.built.kept.extend(kept);
     }
 
     fn span(&mut self, span: &ReleasedSpan, trace: &TraceContext, late: bool) {
@@ -184,6 +216,30 @@ impl Rows {
     }
 }
 
+/// Says of each request how many ran on its engine when it started, itself among them.
+fn count_concurrent(requests: &mut [Vec<Request>], running: &mut Running, now: i64) {
+    let all = || requests.iter().flatten();
+    for request in all() {
+        running.add(request, now);
+    }
+    let starts = || all().map(|request| interval(request).0);
+    let (Some(from), Some(to)) = (starts().min(), starts().max()) else {
+        return;
+    };
+    let engines: Vec<String> = all().filter_map(correlate::engine_key).collect();
+    let traffic = running.during(engines.iter().map(String::as_str), from, to);
+    let counted = requests
+        .iter_mut()
+        .flatten()
+        .filter(|request| !request.wrapper);
+    for request in counted {
+        let engine = correlate::engine_key(request);
+        let n = engine.and_then(|engine| traffic.running_at(&engine, interval(request).0));
+        // One without length is over when it starts.
+        request.concurrent_requests = n.and_then(|n| i64::try_from(n.max(1)).ok());
+    }
+}
+
 /// What the trigger says about the trace being whole.
 fn loss_flag(trigger: Trigger) -> Option<LossFlag> {
     match trigger {
@@ -196,7 +252,8 @@ fn loss_flag(trigger: Trigger) -> Option<LossFlag> {
         | Trigger::Matched
         | Trigger::Shutdown
         | Trigger::Late
-        | Trigger::Linked => None,
+        | Trigger::Linked
+        | Trigger::Budget => None,
     }
 }
 

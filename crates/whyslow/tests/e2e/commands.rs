@@ -32,7 +32,9 @@ fn every_pipeline_file_is_valid() {
     for file in [
         "local.yaml",
         "compose.yaml",
+        "budget.yaml",
         "gateway.yaml",
+        "kubernetes.yaml",
         "loadbalancing.yaml",
     ] {
         let path = root().join("pipelines").join(file);
@@ -101,7 +103,8 @@ fn operators_get_health_readiness_and_conservation() {
 #[test]
 fn every_command_has_help_with_an_example() {
     for command in [
-        "serve", "demo", "check", "sql", "slow", "replay", "maintain", "loadgen",
+        "serve", "demo", "check", "sql", "slow", "explain", "why", "simulate", "replay",
+        "maintain", "loadgen",
     ] {
         let output = succeed(whyslow().args([command, "--help"]));
         let text = String::from_utf8(output.stdout).unwrap();

@@ -61,6 +61,8 @@ pub(crate) struct Site {
     /// More keys of `intake`, each with a comma before it.
     intake: &'static str,
     maintain_every: &'static str,
+    /// The section of the processor `correlate`.
+    correlate: Option<&'static str>,
     /// Exporters instead of `lake`, as a section.
     exporters: Option<String>,
 }
@@ -76,6 +78,7 @@ impl Site {
             intake: "",
             // Captures grow older than rows are kept by default.
             maintain_every: "0s",
+            correlate: None,
             exporters: None,
         }
     }
@@ -91,6 +94,14 @@ impl Site {
     /// With these keys of `intake`, each with a comma before it.
     pub(crate) fn with_intake(self, intake: &'static str) -> Self {
         Self { intake, ..self }
+    }
+
+    /// With these settings of `correlate`.
+    pub(crate) fn correlating(self, correlate: &'static str) -> Self {
+        Self {
+            correlate: Some(correlate),
+            ..self
+        }
     }
 
     /// Decides after this time, and keeps what is undecided at shutdown.
@@ -134,6 +145,7 @@ impl Site {
             shutdown,
             intake,
             maintain_every,
+            correlate,
             exporters,
             ..
         } = self;
@@ -147,6 +159,13 @@ impl Site {
       retention_days: {{spans: 0, traces: 0, requests: 0}}
 "
         );
+        let (correlate, processors) = match correlate {
+            Some(correlate) => (
+                format!("  correlate: {correlate}\n"),
+                "tail_sampling, correlate",
+            ),
+            None => (String::new(), "tail_sampling"),
+        };
         let (exporters, answers) = match exporters {
             Some(exporters) => (exporters, "health_check"),
             None => (&lake, "query"),
@@ -166,7 +185,7 @@ processors:
   tail_sampling:
     decision_wait: {decision_wait}
     policies:
-{policies}exporters:
+{policies}{correlate}exporters:
 {exporters}extensions:
   {answers}: {{endpoint: '127.0.0.1:0'}}
   intake: {{span_age_max: 876000h, shutdown: {shutdown}{intake}}}
@@ -174,7 +193,7 @@ processors:
 service:
   extensions: [{answers}, intake, write_ahead_log]
   pipelines:
-    traces: {{receivers: [otlp], processors: [tail_sampling], exporters: [{ids}]}}
+    traces: {{receivers: [otlp], processors: [{processors}], exporters: [{ids}]}}
 "
         );
         let path = self.path().join("pipeline.yaml");

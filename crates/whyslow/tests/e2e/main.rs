@@ -16,6 +16,10 @@ mod commands;
 #[cfg(test)]
 mod duplicates;
 #[cfg(test)]
+mod evidence;
+#[cfg(test)]
+mod explain;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod kill;
@@ -31,3 +35,5 @@ mod oracle;
 mod reload;
 #[cfg(test)]
 mod security;
+#[cfg(test)]
+mod simulate;

@@ -114,9 +114,9 @@ fn thermal(devices: &[&DeviceFact]) -> Hypothesis {
     if share < THERMAL_SHARE_MIN {
         return none(Cause::ThermalThrottle, "no sample had a thermal reason");
     }
-    let temp = device
-        .temp_c
-        .map_or(String::new(), |temp| format!(" at up to {temp:.0} °C"));
+    let temp = device.temp_c.map_or(String::new(), |temp| {
+        format!(" at up to {temp:.0} degrees Celsius")
+    });
     let text = format!(
         "slowed by heat in {:.0} % of the samples{temp}",
         share * 100.0

@@ -1,3 +1,5 @@
+//! A series against loops over every nanosecond.
+
 use proptest::prelude::*;
 
 use super::{Columns, Place, Series, Xid};

@@ -7,13 +7,13 @@ use otlp::{
     export::Limits,
     testing::{TimeSpan, trace},
 };
-use sampler::SpanHandle;
+use sampler::{SpanHandle, ThresholdChange};
 use wal::{Position, Wal, sim::SimDisk};
 
 use super::{Batch, Mark, Tail};
 use crate::{
     export::Queue,
-    record::{self, Kept},
+    record::{self, Kept, KeptSpan},
     release::{KeptList, Releaser},
 };
 
@@ -62,7 +62,13 @@ fn fixture() -> Fixture {
                 previous,
                 n_spans,
                 n_bytes: 0,
-                handles: part.iter().map(|(handle, _)| *handle).collect(),
+                spans: part
+                    .iter()
+                    .map(|(handle, _)| KeptSpan {
+                        handle: *handle,
+                        threshold: ThresholdChange::Unchanged,
+                    })
+                    .collect(),
             };
             let mut bytes = Vec::new();
             kept.write(&mut bytes);
@@ -149,4 +155,65 @@ fn nothing_is_read_where_nothing_is_new() {
     assert_eq!(fixture.batches((1 << 20, 1000), Mark::after(3)), []);
     let empty = fixture.batches((1 << 20, 0), Mark::after(1));
     assert_eq!(empty[0].n_spans, 1, "a request has a span at least");
+}
+
+#[test]
+fn spans_are_sent_with_the_threshold_that_sampling_gave_them() {
+    let config = wal::Config::in_directory(Path::new("log"));
+    let (mut wal, _) = Wal::open(config, SimDisk::new(1)).unwrap();
+    let mut export = trace(1).service("s").scope("s", "1");
+    for name in ["same", "raised", "erased"] {
+        export = export.span(name, 1.ms()).trace_state("ot=th:4,v=1");
+    }
+    let body = export.build();
+    let header = record::export_header(Signal::Traces, 1);
+    let position = wal.append(&[&header, &body]).unwrap().as_u64();
+    let quarter = sampler::Threshold::from_bits(0xc << 52);
+    let changes = [
+        ThresholdChange::Unchanged,
+        ThresholdChange::RaisedTo(quarter),
+        ThresholdChange::Erased,
+    ];
+    let spans = otlp::export::spans(&body, &Limits::default()).zip(changes);
+    let kept = Kept {
+        sequence: 1,
+        previous: Position::MIN,
+        n_spans: 3,
+        n_bytes: 0,
+        spans: spans
+            .map(|(at, threshold)| KeptSpan {
+                handle: SpanHandle {
+                    position,
+                    offset: at.unwrap().offset,
+                },
+                threshold,
+            })
+            .collect(),
+    };
+    let mut bytes = Vec::new();
+    kept.write(&mut bytes);
+    assert_eq!(record::Record::read(&bytes), Ok(record::Record::Kept(kept)));
+    let position = wal.append(&[&bytes]).unwrap();
+    wal.flush().unwrap();
+    let queue = Arc::new(Queue::new(vec![0]));
+    let list = KeptList {
+        position,
+        n_spans: 3,
+        n_bytes: 0,
+    };
+    queue.push(1, Some(list));
+    let fixture = Fixture {
+        wal,
+        queue,
+        names: Vec::new(),
+    };
+    let all = fixture.batches((1 << 20, 1000), Mark::default());
+    let spans = otlp::export::spans(&all[0].body, &Limits::default());
+    let states: Vec<String> = spans
+        .map(|at| {
+            let summary = otlp::span::SpanSummary::read(at.unwrap().span).unwrap();
+            summary.trace_state.to_owned()
+        })
+        .collect();
+    assert_eq!(states, ["ot=th:4,v=1", "ot=th:c,v=1", "v=1"]);
 }

@@ -12,12 +12,15 @@ use otlp::span::SpanSummary;
 use tokio::sync::oneshot;
 use wal::sim::SimDisk;
 
-use super::harness::{ALL, Setup, Sim, T0, TestSpan, child, number_of, print, request, root};
+use super::harness::{
+    ALL, Setup, Sim, T0, TestSpan, child, metrics_of, number_of, print, request, root,
+};
 use crate::{config::SyncPolicy, ingest::Input, release::Release};
 
 /// What the scenario does, in order.
 pub(super) enum Step {
     Send(Vec<TestSpan>),
+    SendMetric(u8),
     TickAfter(u64),
     Commit(i64),
     /// To other policies, which sample everything too.
@@ -40,7 +43,9 @@ pub(super) fn scenario() -> Vec<Step> {
             child(trace + 100, 0x13, 0x10),
         ]));
     }
+    steps.push(Step::SendMetric(1));
     steps.push(Step::TickAfter(1));
+    steps.push(Step::SendMetric(2));
     steps.push(Step::Send(
         (1..=20).map(|trace| child(trace, 0x14, 0x10)).collect(),
     ));
@@ -49,15 +54,23 @@ pub(super) fn scenario() -> Vec<Step> {
     steps.push(Step::Send(vec![root(1, 0x10), child(2, 0x14, 0x10)]));
     steps.push(Step::TickAfter(1));
     steps.push(Step::Commit(1));
+    // A release of nothing else.
+    steps.push(Step::SendMetric(3));
+    steps.push(Step::TickAfter(0));
     for trace in 21..=40 {
         steps.push(Step::Send(vec![root(trace, 0x10)]));
     }
     steps.push(Step::TickAfter(10));
     steps.push(Step::Commit(2));
+    steps.push(Step::Commit(3));
+    steps.push(Step::SendMetric(4));
     steps.push(Step::Send(vec![child(3, 0x15, 0x10)]));
     steps.push(Step::TickAfter(1));
     steps
 }
+
+/// Stands for a trace where metrics are meant.
+const METRICS: u8 = 0xff;
 
 /// What the outside world has seen of a run.
 #[derive(Default)]
@@ -80,6 +93,7 @@ pub(super) fn long_trace() -> Vec<Step> {
                 child(trace + 20 * round, 0x11, 0x10),
             ]));
         }
+        steps.push(Step::SendMetric(round));
         steps.push(Step::TickAfter(1));
         steps.push(Step::Commit(i64::from(round)));
         steps.push(Step::TickAfter(0));
@@ -97,7 +111,7 @@ pub(super) fn long_trace() -> Vec<Step> {
 fn reloads() -> Vec<Step> {
     let before = |step| match step {
         tick @ Step::TickAfter(_) => vec![Step::Reload, tick],
-        step @ (Step::Send(_) | Step::Commit(_) | Step::Reload) => vec![step],
+        step @ (Step::Send(_) | Step::SendMetric(_) | Step::Commit(_) | Step::Reload) => vec![step],
     };
     scenario().into_iter().flat_map(before).collect()
 }
@@ -117,6 +131,11 @@ fn run(sim: &mut Sim, seen: &mut Seen, scenario: fn() -> Vec<Step>) {
                 if sim.send(&spans).is_ok() {
                     seen.acknowledged
                         .extend(spans.iter().map(|span| (span.trace, span.id)));
+                }
+            }
+            Step::SendMetric(n) => {
+                if sim.send_metric(n).is_ok() {
+                    seen.acknowledged.insert((METRICS, n));
                 }
             }
             Step::TickAfter(seconds) => sim.tick_after(seconds),
@@ -154,7 +173,8 @@ fn spans_of(release: &Release) -> Vec<(u8, u8)> {
             number_of(summary.span_id.as_bytes()),
         )
     };
-    decided.chain(late).map(id).collect()
+    let metrics = metrics_of(release).into_iter().map(|n| (METRICS, n));
+    decided.chain(late).map(id).chain(metrics).collect()
 }
 
 /// Starts again on what is left and checks the guarantee.

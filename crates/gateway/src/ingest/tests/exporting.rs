@@ -130,6 +130,8 @@ impl Process {
                         world.acknowledged.extend(ids);
                     }
                 }
+                // For tables alone; refused or not.
+                Step::SendMetric(n) => drop(self.sim.send_metric(n)),
                 Step::TickAfter(seconds) => {
                     self.sim.tick_after(seconds);
                     if !(self.export(0, usize::MAX, world) && self.export(1, 2, world)) {

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use otlp::{
     export::{Limits, Signal, SpanAt},
+    prometheus,
     reframe::Reframer,
     span::SpanSummary,
     testing::{self, TimeSpan},
@@ -45,6 +46,7 @@ pub(super) struct TestSpan {
     parent: Option<u8>,
     is_error: bool,
     name: &'static str,
+    trace_state: &'static str,
 }
 
 pub(super) fn root(trace: u8, id: u8) -> TestSpan {
@@ -54,6 +56,7 @@ pub(super) fn root(trace: u8, id: u8) -> TestSpan {
         parent: None,
         is_error: false,
         name: "root",
+        trace_state: "",
     }
 }
 
@@ -64,6 +67,7 @@ pub(super) fn child(trace: u8, id: u8, parent: u8) -> TestSpan {
         parent: Some(parent),
         is_error: false,
         name: "child",
+        trace_state: "",
     }
 }
 
@@ -82,6 +86,13 @@ impl TestSpan {
             ..self
         }
     }
+
+    pub(super) fn trace_state(self, trace_state: &'static str) -> TestSpan {
+        TestSpan {
+            trace_state,
+            ..self
+        }
+    }
 }
 
 pub(super) const RESOURCE_SCHEMA_URL: &str = "https://example.org/resource";
@@ -94,6 +105,7 @@ pub(super) fn export(spans: &[TestSpan]) -> Bytes {
         export = export
             .trace(span.trace.into())
             .span(span.name, 5.ms())
+            .trace_state(span.trace_state)
             .id(span.id.into());
         export = match span.parent {
             Some(parent) => export.parent(parent.into()),
@@ -112,6 +124,31 @@ pub(super) fn export(spans: &[TestSpan]) -> Bytes {
         });
     }
     reframer.finish().into()
+}
+
+/// An export request of the metric `n` with one point.
+fn metric(n: u8) -> Bytes {
+    let scrape = prometheus::Scrape {
+        resource: &[],
+        scope: "test",
+        time_unix_nano: T0,
+    };
+    let text = format!("m{n} 1\n");
+    let limits = prometheus::Limits::default();
+    prometheus::to_protobuf(text.as_bytes(), prometheus::Format::Text, &scrape, &limits)
+        .body
+        .into()
+}
+
+/// The numbers of the metrics that a release carries.
+pub(super) fn metrics_of(release: &Release) -> Vec<u8> {
+    let numbers = release.metrics.iter().map(|record| {
+        let metric = otlp::metrics::metrics(record.body()).next();
+        let name = metric.expect("a metric").expect("readable").name;
+        let number = name.strip_prefix('m').and_then(|n| n.parse().ok());
+        number.expect("`m` and a number")
+    });
+    numbers.collect()
 }
 
 /// `n` of `tid(n)` or `sid(n)`.
@@ -209,6 +246,7 @@ impl Sim {
             shutdown: setup.shutdown,
             is_request,
             is_exporting: setup.is_exporting,
+            is_storing: committed_through.is_some(),
         };
         let (metrics, gate) = (Arc::new(Metrics::default()), Arc::new(Gate::default()));
         let sampler = Sampler::new(&config).unwrap();
@@ -267,6 +305,13 @@ impl Sim {
     /// The same with an export that was built elsewhere.
     pub(super) fn send_body(&mut self, body: Bytes, n_spans: u64) -> Result<(), Refusal> {
         let mut reply = self.request(Signal::Traces, body, n_spans);
+        self.settle();
+        reply.try_recv().expect("a settled export is answered")
+    }
+
+    /// Sends the metric `n`, one point, and settles; what the sender is told.
+    pub(super) fn send_metric(&mut self, n: u8) -> Result<(), Refusal> {
+        let mut reply = self.request(Signal::Metrics, metric(n), 1);
         self.settle();
         reply.try_recv().expect("a settled export is answered")
     }
@@ -330,6 +375,8 @@ impl Sim {
     pub(super) fn conservation(&self) -> Conservation {
         let conservation = self.metrics.conservation();
         assert!(conservation.is_conserved(), "{conservation:#?}");
+        let points = self.metrics.points();
+        assert!(points.is_conserved(), "{points:#?}");
         conservation
     }
 
@@ -383,6 +430,9 @@ pub(super) fn print(releases: &[Release]) -> String {
             for span in &trace.spans {
                 writeln!(text, "    {}", print_span(span)).unwrap();
             }
+        }
+        if !release.metrics.is_empty() {
+            writeln!(text, "  metrics {:?}", metrics_of(release)).unwrap();
         }
         for late in &release.late {
             writeln!(

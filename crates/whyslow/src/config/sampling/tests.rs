@@ -201,3 +201,41 @@ fn a_section_may_be_the_whole_file() {
     assert_eq!(sections[0].path, "tail_sampling/a");
     assert!(sections[0].config.is_ok());
 }
+
+/// A condition that samples must mean the same in `whyslow sql`.
+#[test]
+fn columns_of_sql_conditions_are_columns_of_traces_and_no_other_is_without_an_answer() {
+    use tables::ColumnType;
+    let columns = tables::traces::SPEC.columns;
+    for (name, is_truth) in sampler::SQL_COLUMNS {
+        let found = columns.iter().find(|column| column.name == name);
+        let found = found.map(|column| column.data_type);
+        let want = if is_truth {
+            ColumnType::Bool
+        } else {
+            ColumnType::Int
+        };
+        assert_eq!(found, Some(want), "{name}");
+    }
+    for column in columns {
+        let yaml = format!(
+            "tail_sampling: {{policies: [{{name: p, type: sql_condition, sql_condition: {{condition: '{} IS NULL'}}}}]}}",
+            column.name
+        );
+        let refused = reviewed(&yaml)[0]
+            .config
+            .as_ref()
+            .err()
+            .map(ToString::to_string);
+        let is_known = sampler::SQL_COLUMNS
+            .iter()
+            .any(|(name, _)| *name == column.name);
+        match refused {
+            None => assert!(is_known, "{}", column.name),
+            Some(text) => assert!(
+                text.contains("is not known when a trace is decided"),
+                "{text}"
+            ),
+        }
+    }
+}

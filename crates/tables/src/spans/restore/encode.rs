@@ -1,0 +1,105 @@
+//! A stored span as OTLP bytes (`trace.proto`).
+
+use otlp::encode::Writer;
+use otlp::span::StatusCode;
+
+use super::{Holder, Restored, StoredSpan};
+
+impl StoredSpan {
+    /// Encodes the span; `choice` names other readings than the likely ones by places in
+    /// [`StoredSpan::attributes`].
+    pub(super) fn encode(&self, choice: &[(usize, usize)]) -> Restored {
+        let mut resource = Writer::default();
+        self.write_attributes(Holder::Resource, 1, choice, &mut resource);
+        let mut scope = Writer::default();
+        let (name, version) = &self.scope;
+        text(1, name, &mut scope);
+        text(2, version, &mut scope);
+        Restored {
+            resource: resource.finish(),
+            resource_schema_url: self.resource_schema_url.clone(),
+            scope: scope.finish(),
+            span: self.encode_span(choice),
+        }
+    }
+
+    fn encode_span(&self, choice: &[(usize, usize)]) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.bytes(1, self.trace_id.as_bytes());
+        out.bytes(2, self.span_id.as_bytes());
+        text(3, &self.trace_state, &mut out);
+        if let Some(parent) = &self.parent_span_id {
+            out.bytes(4, parent.as_bytes());
+        }
+        text(5, &self.name, &mut out);
+        number(6, u64::from(self.kind.number()), &mut out);
+        out.fixed64(7, self.start_time_unix_nano);
+        out.fixed64(8, self.end_time_unix_nano);
+        self.write_attributes(Holder::Span, 9, choice, &mut out);
+        let [attributes, events, links] = self.dropped_counts;
+        number(10, u64::from(attributes), &mut out);
+        for (place, event) in self.events.iter().enumerate() {
+            out.open(11);
+            out.fixed64(1, event.time_unix_nano);
+            text(2, &event.name, &mut out);
+            self.write_attributes(Holder::Event(place), 3, choice, &mut out);
+            number(4, u64::from(event.dropped_attributes_count), &mut out);
+            out.close();
+        }
+        number(12, u64::from(events), &mut out);
+        for (place, link) in self.links.iter().enumerate() {
+            out.open(13);
+            if let Some(trace_id) = &link.trace_id {
+                out.bytes(1, trace_id.as_bytes());
+            }
+            if let Some(span_id) = &link.span_id {
+                out.bytes(2, span_id.as_bytes());
+            }
+            text(3, &link.trace_state, &mut out);
+            self.write_attributes(Holder::Link(place), 4, choice, &mut out);
+            number(5, u64::from(link.dropped_attributes_count), &mut out);
+            out.fixed32(6, link.flags);
+            out.close();
+        }
+        number(14, u64::from(links), &mut out);
+        if self.status_code != StatusCode::Unset || !self.status_message.is_empty() {
+            out.open(15);
+            text(2, &self.status_message, &mut out);
+            number(3, u64::from(self.status_code.number()), &mut out);
+            out.close();
+        }
+        out.fixed32(16, self.flags);
+        out.finish()
+    }
+
+    fn write_attributes(
+        &self,
+        holder: Holder,
+        field: u32,
+        choice: &[(usize, usize)],
+        out: &mut Writer,
+    ) {
+        for (place, attribute) in self.attributes.iter().enumerate() {
+            if attribute.holder != holder {
+                continue;
+            }
+            let chosen = choice.iter().find(|(chosen, _)| *chosen == place);
+            let reading = chosen.map_or(0, |(_, reading)| *reading);
+            if let Some(Some(value)) = attribute.readings.get(reading) {
+                value.write_attribute(field, &attribute.key, out);
+            }
+        }
+    }
+}
+
+fn text(field: u32, text: &str, out: &mut Writer) {
+    if !text.is_empty() {
+        out.bytes(field, text.as_bytes());
+    }
+}
+
+fn number(field: u32, number: u64, out: &mut Writer) {
+    if number != 0 {
+        out.varint(field, number);
+    }
+}

@@ -1,0 +1,95 @@
+//! What the exporter `lake` has done, for `/metrics`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tables::samples::{LossReason, Losses};
+
+use super::{EVIDENCE, NAMES};
+
+/// Tables that rows are counted of: those of a release, and `evidence`.
+const N_TABLES: usize = NAMES.len() + 1;
+
+/// Counters.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    rows: [AtomicU64; N_TABLES],
+    pub(super) rows_lost: AtomicU64,
+    pub(super) commits: AtomicU64,
+    pub(super) commit_failures: AtomicU64,
+    pub(super) evidence_waiting: AtomicU64,
+    points_unmapped: [AtomicU64; LossReason::ALL.len()],
+}
+
+impl Metrics {
+    /// Counts rows of one of [`NAMES`], or of `evidence` behind them.
+    pub(super) fn count_rows(&self, table: usize, n_rows: u64) {
+        if let Some(rows) = self.rows.get(table) {
+            rows.fetch_add(n_rows, Ordering::Relaxed);
+        }
+        self.commits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_losses(&self, losses: &Losses) {
+        for (reason, n_points) in losses.iter() {
+            self.points_unmapped[reason as usize].fetch_add(n_points, Ordering::Relaxed);
+        }
+    }
+
+    /// In Prometheus text form.
+    pub(crate) fn render(&self) -> String {
+        let mut out = String::from(
+            "# HELP lake_rows_committed_total Rows committed to a table.\n\
+             # TYPE lake_rows_committed_total counter\n",
+        );
+        let names = NAMES.iter().chain(std::iter::once(&EVIDENCE));
+        for (name, rows) in names.zip(&self.rows) {
+            let rows = rows.load(Ordering::Relaxed);
+            out.push_str(&format!(
+                "lake_rows_committed_total{{table=\"{name}\"}} {rows}\n"
+            ));
+        }
+        let cells = [
+            (
+                "lake_commits_total",
+                "counter",
+                "Commits made.",
+                &self.commits,
+            ),
+            (
+                "lake_commit_failures_total",
+                "counter",
+                "Commits that failed; rows wait.",
+                &self.commit_failures,
+            ),
+            (
+                "lake_rows_lost_total",
+                "counter",
+                "What was accepted and could not be read as a row: an error of this program.",
+                &self.rows_lost,
+            ),
+            (
+                "lake_evidence_waiting",
+                "gauge",
+                "Kept requests that wait for GPU samples before their evidence is written.",
+                &self.evidence_waiting,
+            ),
+        ];
+        for (name, kind, help, value) in cells {
+            let value = value.load(Ordering::Relaxed);
+            out.push_str(&format!(
+                "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
+            ));
+        }
+        out.push_str(
+            "# HELP lake_points_unmapped_total Metric points that are in no row, by reason.\n\
+             # TYPE lake_points_unmapped_total counter\n",
+        );
+        for (reason, n_points) in LossReason::ALL.iter().zip(&self.points_unmapped) {
+            let (reason, n_points) = (reason.as_str(), n_points.load(Ordering::Relaxed));
+            out.push_str(&format!(
+                "lake_points_unmapped_total{{reason=\"{reason}\"}} {n_points}\n"
+            ));
+        }
+        out
+    }
+}

@@ -1,0 +1,174 @@
+//! When requests ran, kept or not: for how many ran beside each.
+//!
+//! Bounded by the time since they were seen and by their number, the oldest going first: what ran longer ago than
+//! that beside a request is not counted.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use correlate::{Traffic, engine_key};
+use tables::requests::Request;
+
+/// Intervals that are remembered: 16 bytes each.
+const INTERVALS_MAX: usize = 1 << 20;
+
+/// What is forgotten together: intervals, and time in which they were seen.
+const BUCKET_INTERVALS_MAX: usize = 1 << 16;
+const BUCKET_NANOS: i64 = 30_000_000_000;
+
+/// Intervals of requests by engine.
+#[derive(Debug)]
+pub(super) struct Running {
+    remembered_nanos: i64,
+    buckets: VecDeque<Bucket>,
+    n_intervals: usize,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    since_unix_nano: i64,
+    n_intervals: usize,
+    engines: HashMap<Arc<str>, Intervals>,
+}
+
+/// Intervals of one engine and what they span.
+#[derive(Debug)]
+struct Intervals {
+    first_start: i64,
+    last_end: i64,
+    each: Vec<(i64, i64)>,
+}
+
+impl Running {
+    pub(super) const fn new(remembered_nanos: i64) -> Self {
+        Self {
+            remembered_nanos,
+            buckets: VecDeque::new(),
+            n_intervals: 0,
+        }
+    }
+
+    /// Takes a request that is seen `now`; one of no known engine, or one that another restates, is not counted.
+    pub(super) fn add(&mut self, request: &Request, now: i64) {
+        let Some(engine) = engine_key(request).filter(|_| !request.wrapper) else {
+            return;
+        };
+        let (start, end) = interval(request);
+        let is_room = |bucket: &Bucket| {
+            bucket.n_intervals < BUCKET_INTERVALS_MAX && now - bucket.since_unix_nano < BUCKET_NANOS
+        };
+        if !self.buckets.back().is_some_and(is_room) {
+            self.forget(now);
+            self.buckets.push_back(Bucket {
+                since_unix_nano: now,
+                n_intervals: 0,
+                engines: HashMap::new(),
+            });
+        }
+        let Some(bucket) = self.buckets.back_mut() else {
+            return;
+        };
+        bucket.n_intervals += 1;
+        self.n_intervals += 1;
+        let intervals = bucket
+            .engines
+            .entry(Arc::from(engine))
+            .or_insert(Intervals {
+                first_start: start,
+                last_end: end,
+                each: Vec::new(),
+            });
+        intervals.first_start = intervals.first_start.min(start);
+        intervals.last_end = intervals.last_end.max(end);
+        intervals.each.push((start, end));
+    }
+
+    fn forget(&mut self, now: i64) {
+        let keeps_from = now.saturating_sub(self.remembered_nanos);
+        while self.buckets.front().is_some_and(|oldest| {
+            self.n_intervals > INTERVALS_MAX - BUCKET_INTERVALS_MAX
+                || oldest.since_unix_nano < keeps_from
+        }) {
+            let oldest = self.buckets.pop_front();
+            self.n_intervals -= oldest.map_or(0, |oldest| oldest.n_intervals);
+        }
+    }
+
+    /// What ran on these engines at any time in `from..=to`.
+    pub(super) fn during<'a>(
+        &self,
+        engines: impl IntoIterator<Item = &'a str>,
+        from: i64,
+        to: i64,
+    ) -> Traffic {
+        let mut wanted: Vec<&str> = engines.into_iter().collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let overlaps = move |start: i64, end: i64| start <= to && end >= from;
+        let of_engines = wanted.iter().flat_map(|engine| {
+            let buckets = self.buckets.iter();
+            buckets.filter_map(move |bucket| bucket.engines.get_key_value(*engine))
+        });
+        let found = of_engines
+            .filter(|(_, all)| overlaps(all.first_start, all.last_end))
+            .flat_map(|(engine, all)| all.each.iter().map(move |each| (engine, *each)))
+            .filter(|(_, (start, end))| overlaps(*start, *end));
+        Traffic::new(found.map(|(engine, (start, end))| (Arc::clone(engine), start, end)))
+    }
+}
+
+/// Start and end in nanoseconds since 1970.
+pub(super) fn interval(request: &Request) -> (i64, i64) {
+    let start = i64::try_from(request.start_time_unix_nano).unwrap_or(i64::MAX);
+    let end = i64::try_from(request.end_time_unix_nano).unwrap_or(i64::MAX);
+    (start, end.max(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use otlp::{SpanId, TraceId};
+    use tables::requests::Request;
+
+    use super::{BUCKET_NANOS, Running};
+
+    fn request(engine: &str, start: u64, end: u64) -> Request {
+        let trace_id = TraceId::from_slice(&[1; 16]).unwrap();
+        let span_id = SpanId::from_slice(&[1; 8]).unwrap();
+        Request {
+            service_instance_id: Some(engine.to_owned()),
+            start_time_unix_nano: start,
+            end_time_unix_nano: end,
+            ..Request::new(trace_id, span_id)
+        }
+    }
+
+    #[test]
+    fn requests_are_counted_by_engine_and_those_that_others_restate_are_not() {
+        let mut running = Running::new(BUCKET_NANOS);
+        running.add(&request("a", 10, 20), 0);
+        running.add(&request("a", 15, 40), 0);
+        running.add(&request("b", 15, 40), 0);
+        let wrapper = Request {
+            wrapper: true,
+            ..request("a", 10, 50)
+        };
+        running.add(&wrapper, 0);
+        let traffic = running.during(["a", "c", "a"], 0, 100);
+        assert_eq!(traffic.running_at("a", 15), Some(2));
+        assert_eq!(traffic.overlapping("a", 20, 30), Some(1));
+        assert_eq!(traffic.running_at("b", 15), None, "was not asked for");
+        let traffic = running.during(["a"], 30, 100);
+        assert_eq!(traffic.overlapping("a", 30, 100), Some(1));
+    }
+
+    #[test]
+    fn what_was_seen_long_ago_is_forgotten() {
+        let mut running = Running::new(2 * BUCKET_NANOS);
+        for round in 0..10 {
+            running.add(&request("a", 10, 20), round * BUCKET_NANOS);
+        }
+        let traffic = running.during(["a"], 0, 100);
+        assert_eq!(traffic.running_at("a", 10), Some(3));
+        assert_eq!(running.n_intervals, 3);
+    }
+}
