@@ -82,10 +82,12 @@ pub(super) async fn load(
         let other = row.text("trace_id").context("a request without a trace")?;
         spans.extend(spans_of(source, TraceId::parse_hex(&other)?).await?);
     }
+    let (engine_samples, running_max) = engine_samples(source, &row).await?;
     let facts = Facts {
         engine: Some(engine(&row)?),
         cohort: cohort(source, &row).await?,
-        engine_samples: engine_samples(source, &row).await?,
+        engine_samples,
+        running_max,
         devices: devices(source, &row).await?,
         neighbours: neighbours(source, &row).await?,
         spans,
@@ -231,49 +233,59 @@ async fn cohort(source: &Source, row: &Row<'_>) -> anyhow::Result<Cohort> {
     Ok(cohort)
 }
 
-/// Samples of the request's engine: by pod or instance; where samples name neither, of the only engine that there is.
-async fn engine_samples(source: &Source, row: &Row<'_>) -> anyhow::Result<Vec<EngineSample>> {
+/// Samples of the request's engine, by pod or instance (where samples name neither, of the only engine that there is),
+/// and the most requests that it ran within an hour of it.
+async fn engine_samples(
+    source: &Source,
+    row: &Row<'_>,
+) -> anyhow::Result<(Vec<EngineSample>, Option<f64>)> {
     let start = row.int("start_time_unix_nano").unwrap_or(0);
     let end = start + row.int("duration_ns").unwrap_or(0);
+    let engines = format!(
+        "SELECT k8s_pod_name, k8s_pod_uid, service_instance_id, engine_index, max(requests_running) AS running_max \
+         FROM engine_samples WHERE time_unix_nano BETWEEN {} AND {} \
+         GROUP BY k8s_pod_name, k8s_pod_uid, service_instance_id, engine_index",
+        start - COHORT_NANOS,
+        start + COHORT_NANOS
+    );
+    let engines = Rows::ask(source, &engines).await?;
+    let names = ["k8s_pod_uid", "k8s_pod_name", "service_instance_id"];
+    let is_named = |engine: &Row<'_>| {
+        names
+            .iter()
+            .any(|name| row.text(name).is_some() && engine.text(name) == row.text(name))
+    };
+    let named = engines.iter().find(is_named);
+    let only = engines
+        .iter()
+        .next()
+        .filter(|only| engines.iter().count() == 1 && only.text("k8s_pod_name").is_none());
+    let Some(engine) = named.or(only) else {
+        return Ok((Vec::new(), None));
+    };
+    let same = [names.as_slice(), &["engine_index"]]
+        .concat()
+        .into_iter()
+        .map(|name| match engine.text(name) {
+            Some(text) => format!("{name} = {}", quoted(&text)),
+            None => format!("{name} IS NULL"),
+        });
     let sql = format!(
-        "SELECT time_unix_nano, k8s_pod_name, k8s_pod_uid, service_instance_id, engine_index, requests_running, requests_waiting, \
-         kv_cache_usage, preemptions_delta FROM engine_samples WHERE time_unix_nano BETWEEN {} AND {} ORDER BY time_unix_nano",
+        "SELECT time_unix_nano, requests_running, requests_waiting, kv_cache_usage, preemptions_delta FROM engine_samples \
+         WHERE time_unix_nano BETWEEN {} AND {} AND {} ORDER BY time_unix_nano",
         start - SAMPLES_NANOS,
-        end + SAMPLES_NANOS
+        end + SAMPLES_NANOS,
+        same.collect::<Vec<_>>().join(" AND ")
     );
     let rows = Rows::ask(source, &sql).await?;
-    let pod = (row.text("k8s_pod_uid"), row.text("k8s_pod_name"));
-    let instance = row.text("service_instance_id");
-    let is_of = |sample: &Row<'_>| {
-        let is_uid = pod.0.is_some() && sample.text("k8s_pod_uid") == pod.0;
-        let is_name = pod.1.is_some() && sample.text("k8s_pod_name") == pod.1;
-        let is_instance = instance.is_some() && sample.text("service_instance_id") == instance;
-        is_uid || is_name || is_instance
-    };
-    let key = |sample: &Row<'_>| {
-        (
-            sample.text("k8s_pod_name"),
-            sample.text("service_instance_id"),
-            sample.text("engine_index"),
-        )
-    };
-    let mut engines: Vec<_> = rows.iter().map(|sample| key(&sample)).collect();
-    engines.sort();
-    engines.dedup();
-    let is_named = rows.iter().any(|sample| is_of(&sample));
-    let is_only = engines.len() == 1 && engines.iter().all(|(pod, ..)| pod.is_none());
-    let own = rows
-        .iter()
-        .filter(|sample| if is_named { is_of(sample) } else { is_only });
-    Ok(own
-        .map(|sample| EngineSample {
-            at_unix_nano: sample.int("time_unix_nano").unwrap_or(0),
-            running: sample.float("requests_running"),
-            waiting: sample.float("requests_waiting"),
-            kv_cache_usage: sample.float("kv_cache_usage"),
-            preemptions: sample.float("preemptions_delta"),
-        })
-        .collect())
+    let samples = rows.iter().map(|sample| EngineSample {
+        at_unix_nano: sample.int("time_unix_nano").unwrap_or(0),
+        running: sample.float("requests_running"),
+        waiting: sample.float("requests_waiting"),
+        kv_cache_usage: sample.float("kv_cache_usage"),
+        preemptions: sample.float("preemptions_delta"),
+    });
+    Ok((samples.collect(), engine.float("running_max")))
 }
 
 async fn devices(source: &Source, row: &Row<'_>) -> anyhow::Result<Vec<DeviceFact>> {
