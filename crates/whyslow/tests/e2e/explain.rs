@@ -52,7 +52,7 @@ fn a_request_of_the_burst_is_told_that_it_queued_and_what_the_engine_said() {
     for part in [
         "Verdict: queueing",
         "exceeds the usual most",
-        "llm-gateway",
+        "rag-api",
         "requests waited",
     ] {
         assert!(text.contains(part), "no `{part}` in: {text}");
