@@ -138,6 +138,8 @@ pub struct Facts {
     pub cohort: Cohort,
     /// Its engine's samples in its time, with one before and one after; empty where there are none.
     pub engine_samples: Vec<EngineSample>,
+    /// Most requests that its engine was seen to run at once, around that time: as many as it takes, if it was ever full.
+    pub running_max: Option<f64>,
     /// Its devices.
     pub devices: Vec<DeviceFact>,
     /// Others on its engine in its time.

@@ -12,6 +12,7 @@ mod check;
 mod config;
 mod connect;
 mod demo;
+mod explain;
 mod generate;
 mod history;
 mod maintain;
@@ -56,6 +57,7 @@ enum Command {
     Check(check::Args),
     Sql(sql::Args),
     Slow(slow::Args),
+    Explain(explain::Args),
     Why(why::Args),
     Simulate(simulate::Args),
     Replay(replay::Args),
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => block_on(demo::run(args)),
         Command::Sql(args) => block_on(sql::run(args)),
         Command::Slow(args) => block_on(slow::run(args)),
+        Command::Explain(args) => block_on(explain::run(args)),
         Command::Why(args) => block_on(why::run(args)),
         Command::Simulate(args) => block_on(simulate::run(args)),
         Command::Replay(args) => block_on(replay::run(args)),

@@ -90,30 +90,27 @@ impl Course {
 pub(super) fn course(spans: &[SpanFact], engine: Option<&EngineFact>) -> Option<Course> {
     let (last, link) = last_hop(spans, engine)?;
     let hops = ancestors(spans, last);
-    let last = hops.last()?;
     let gateways: Vec<&str> = gateways(spans);
     let interval = engine
         .filter(|_| link != Link::None)
         .map(|engine| (engine.start_unix_nano, engine.end_unix_nano));
-    let ahead = interval.and_then(|interval| clock_ahead(last, interval));
+    let ahead = interval.and_then(|interval| clock_ahead(&hops, interval));
     let within =
         interval.map(|(start, end)| (start - ahead.unwrap_or(0), end - ahead.unwrap_or(0)));
-    let (mut before, mut after) = (Vec::new(), Vec::new());
+    let mut before = Vec::new();
     for (place, span) in hops.iter().enumerate() {
-        let next = match hops.get(place + 1) {
-            Some(next) => Some((next.start_unix_nano, next.end_unix_nano)),
-            None => within,
-        };
-        let Some((next_start, next_end)) = next else {
+        let next = hops.get(place + 1);
+        let next_start = next
+            .map(|next| next.start_unix_nano)
+            .or(within.map(|(start, _)| start));
+        let Some(next_start) = next_start else {
             continue;
         };
-        let role = role(span, place == 0, &gateways);
-        let on_path = hops.get(place + 1).map(|next| next.span_id);
-        let (searched, own) = split(spans, span, on_path, next_start);
+        let (searched, own) = split(spans, span, next.map(|next| next.span_id), next_start);
         before.extend(searched);
-        before.push(part(role, span, own));
-        after.push(part(role, span, (span.end_unix_nano - next_end).max(0)));
+        before.push(part(role(span, place == 0, &gateways), span, own));
     }
+    let mut after = after(&hops, within.map(|(_, end)| end), &gateways);
     before.sort_by_key(|part| std::cmp::Reverse(part.nanos));
     after.sort_by_key(|part| std::cmp::Reverse(part.nanos));
     let hops = hops.iter().enumerate().map(|(place, span)| Hop {
@@ -127,6 +124,21 @@ pub(super) fn course(spans: &[SpanFact], engine: Option<&EngineFact>) -> Option<
         before,
         after,
     })
+}
+
+/// How long each hop went on after what it waited for was over. The span of a call that streams ends with the head of the
+/// answer: a hop lasts at least as long as what is below it.
+fn after(hops: &[&SpanFact], engine_end: Option<i64>, gateways: &[&str]) -> Vec<Part> {
+    let Some(mut reached) = engine_end else {
+        return Vec::new();
+    };
+    let mut after = Vec::with_capacity(hops.len());
+    for (place, span) in hops.iter().enumerate().rev() {
+        let nanos = (span.end_unix_nano - reached).max(0);
+        reached = reached.max(span.end_unix_nano);
+        after.push(part(role(span, place == 0, gateways), span, nanos));
+    }
+    after
 }
 
 fn part(role: Role, span: &SpanFact, nanos: i64) -> Part {
@@ -261,9 +273,12 @@ fn split(
     (parts, left)
 }
 
-/// How far the engine's clock is ahead of that of whoever waited for it, if its interval does not lie within.
-fn clock_ahead(outer: &SpanFact, (start, end): (i64, i64)) -> Option<i64> {
-    let (earliest, latest) = (start - outer.start_unix_nano, end - outer.end_unix_nano);
+/// How far the engine's clock is ahead of that of whoever waited for it, if its interval does not lie within. A call that
+/// streams may end before the engine does; whoever made that call has waited to the end.
+fn clock_ahead(hops: &[&SpanFact], (start, end): (i64, i64)) -> Option<i64> {
+    let earliest = start - hops.last()?.start_unix_nano;
+    let nearest = hops.iter().rev().find(|span| !span.is_client);
+    let latest = end - nearest.or(hops.last())?.end_unix_nano;
     // Within: earliest >= 0 >= latest. Moving by any amount between the two puts it within.
     let is_within = earliest >= 0 && latest <= 0;
     let is_possible = latest <= earliest;

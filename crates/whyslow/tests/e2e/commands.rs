@@ -103,7 +103,8 @@ fn operators_get_health_readiness_and_conservation() {
 #[test]
 fn every_command_has_help_with_an_example() {
     for command in [
-        "serve", "demo", "check", "sql", "slow", "why", "simulate", "replay", "maintain", "loadgen",
+        "serve", "demo", "check", "sql", "slow", "explain", "why", "simulate", "replay",
+        "maintain", "loadgen",
     ] {
         let output = succeed(whyslow().args([command, "--help"]));
         let text = String::from_utf8(output.stdout).unwrap();

@@ -58,7 +58,7 @@ fn post(base: &str, path: &str, body: &[u8]) -> u16 {
 }
 
 /// Posts everything: times of the GPU's and of the engine's scrapes.
-fn send_all(server: &Server) -> (Vec<u64>, Vec<u64>) {
+pub(crate) fn send_all(server: &Server) -> (Vec<u64>, Vec<u64>) {
     let gpu = post_scrapes(server, "dcgm");
     let engine = post_scrapes(server, "vllm-metrics");
     server.replay(&capture("real-chain"), "grpc", false);

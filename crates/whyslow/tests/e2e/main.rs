@@ -18,6 +18,8 @@ mod duplicates;
 #[cfg(test)]
 mod evidence;
 #[cfg(test)]
+mod explain;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod kill;

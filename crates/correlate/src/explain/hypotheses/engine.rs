@@ -15,12 +15,18 @@ const COVERED_MIN: f64 = 0.3;
 /// Use of the KV cache at which there is no room for another prompt.
 const KV_FULL: f64 = 0.9;
 
+/// Of the most requests that ever ran at once: then all slots are taken.
+const SLOTS_FULL: f64 = 0.95;
+
 pub(super) fn judge(facts: &Facts, slow: PhaseTime, open: &mut Vec<String>) -> Vec<Hypothesis> {
     let samples = samples_of(&facts.engine_samples, slow);
     if samples.is_empty() {
         open.push("nothing can be said about the engine's queue and KV cache: no sample of it is near that time".to_owned());
     }
-    let mut all = vec![long_prefill(&facts.neighbours, slow), kv_cache(samples)];
+    let mut all = vec![
+        long_prefill(&facts.neighbours, slow),
+        kv_cache(samples, facts.running_max, slow.phase),
+    ];
     all.push(if slow.phase == Phase::Queue {
         queueing(samples, slow)
     } else {
@@ -79,12 +85,15 @@ fn largest(samples: &[EngineSample], pick: impl Fn(&EngineSample) -> Option<f64>
     samples.iter().filter_map(pick).reduce(f64::max)
 }
 
-fn kv_cache(samples: &[EngineSample]) -> Hypothesis {
+/// A full cache holds up the queue where there were slots left; where all were taken, it was the slots.
+fn kv_cache(samples: &[EngineSample], running_max: Option<f64>, phase: Phase) -> Hypothesis {
     let hypothesis = Hypothesis::new(Cause::KvCache);
     let Some(usage) = largest(samples, |sample| sample.kv_cache_usage) else {
         return hypothesis;
     };
     let preemptions: f64 = samples.iter().filter_map(|sample| sample.preemptions).sum();
+    let running: Vec<f64> = samples.iter().filter_map(|sample| sample.running).collect();
+    let mean = (!running.is_empty()).then(|| running.iter().sum::<f64>() / running.len() as f64);
     let said = fact(
         Strength::CoTemporal,
         "engine_samples",
@@ -93,10 +102,20 @@ fn kv_cache(samples: &[EngineSample]) -> Hypothesis {
             usage * 100.0
         ),
     );
-    if usage >= KV_FULL {
-        hypothesis.supported(said)
-    } else {
-        hypothesis.contradicted(said)
+    if usage < KV_FULL {
+        return hypothesis.contradicted(said);
+    }
+    match mean.zip(running_max) {
+        Some((mean, most)) if phase == Phase::Queue && mean >= most * SLOTS_FULL => {
+            let text = format!(
+                "{mean:.1} requests ran on average, of {most:.0} at most ever: slots were missing, not room"
+            );
+            let mut hypothesis =
+                hypothesis.contradicted(fact(Strength::CoTemporal, "engine_samples", text));
+            hypothesis.facts_for.push(said);
+            hypothesis
+        }
+        Some(_) | None => hypothesis.supported(said),
     }
 }
 

@@ -311,6 +311,10 @@ impl Told {
             spans,
             engine: Some(Self::engine(request)),
             cohort: self.cohort(request),
+            running_max: self.engine_samples[pod]
+                .iter()
+                .filter_map(|sample| sample.running)
+                .reduce(f64::max),
             engine_samples: self.engine_samples[pod].clone(),
             devices: self
                 .devices

@@ -1,0 +1,363 @@
+//! What is stored about a request and its surroundings.
+
+use anyhow::{Context as _, bail};
+use correlate::{
+    Cohort, DeviceFact, EngineFact, EngineSample, Facts, Neighbour, SpanFact, normalise_request_id,
+};
+use otlp::{SpanId, TraceId};
+
+use super::rows::{Row, Rows};
+use crate::sql::source::Source;
+
+const SECOND: i64 = 1_000_000_000;
+
+/// Requests around it that tell what is usual.
+const COHORT_NANOS: i64 = 3_600 * SECOND;
+
+/// Prompts that can still have been computed when the request came.
+const NEIGHBOURS_NANOS: i64 = 600 * SECOND;
+
+/// Samples around its time: one before and one after at the usual intervals.
+const SAMPLES_NANOS: i64 = 35 * SECOND;
+
+/// Prompts below it are not looked at as neighbours: they fit into a step or two.
+const NEIGHBOUR_TOKENS_MIN: i64 = 4_096;
+
+/// The request that is explained, and what is known.
+pub(super) struct Subject {
+    pub(super) trace_id: TraceId,
+    /// What its row in `requests` says of it, if it has one.
+    pub(super) request: Option<Described>,
+    /// Requests in the trace, if there are more.
+    pub(super) n_requests: usize,
+    pub(super) facts: Facts,
+}
+
+/// A request as people name it.
+pub(super) struct Described {
+    pub(super) request_id: Option<String>,
+    pub(super) model: Option<String>,
+    pub(super) pod: Option<String>,
+    pub(super) outcome: Option<String>,
+    pub(super) stitched: bool,
+}
+
+/// Asks for everything.
+pub(super) async fn load(
+    source: &Source,
+    trace_id: TraceId,
+    span: Option<SpanId>,
+) -> anyhow::Result<Subject> {
+    let mut spans = spans_of(source, trace_id).await?;
+    let in_trace = Rows::ask(source, &requests(&format!("trace_id = '{trace_id}'"))).await?;
+    let n_requests = in_trace.iter().count();
+    let mut stitched = None;
+    if n_requests == 0 {
+        stitched = stitch(source, &spans).await?;
+    }
+    let rows = stitched.as_ref().unwrap_or(&in_trace);
+    let wanted = |row: &Row<'_>| span.is_none_or(|span| row.span_id("span_id").ok() == Some(span));
+    let Some(row) = rows.iter().find(wanted) else {
+        if let Some(span) = span {
+            bail!("trace {trace_id} has no request with the engine span {span}");
+        }
+        if spans.is_empty() {
+            bail!(
+                "nothing is stored about trace {trace_id}: it was not kept, is not decided yet, or is older than rows are kept \
+                 (`whyslow slow` lists requests that are there)"
+            );
+        }
+        let facts = Facts {
+            spans,
+            ..Facts::default()
+        };
+        return Ok(Subject {
+            trace_id,
+            request: None,
+            n_requests,
+            facts,
+        });
+    };
+    if stitched.is_some() {
+        let other = row.text("trace_id").context("a request without a trace")?;
+        spans.extend(spans_of(source, TraceId::parse_hex(&other)?).await?);
+    }
+    let (engine_samples, running_max) = engine_samples(source, &row).await?;
+    let facts = Facts {
+        engine: Some(engine(&row)?),
+        cohort: cohort(source, &row).await?,
+        engine_samples,
+        running_max,
+        devices: devices(source, &row).await?,
+        neighbours: neighbours(source, &row).await?,
+        spans,
+    };
+    let request = Described {
+        request_id: row.text("request_id"),
+        model: row.text("model"),
+        pod: row.text("k8s_pod_name"),
+        outcome: row.text("outcome"),
+        stitched: stitched.is_some(),
+    };
+    Ok(Subject {
+        trace_id,
+        request: Some(request),
+        n_requests,
+        facts,
+    })
+}
+
+async fn spans_of(source: &Source, trace_id: TraceId) -> anyhow::Result<Vec<SpanFact>> {
+    let sql = format!(
+        "SELECT span_id, parent_span_id, service_name, name, kind, openinference_span_kind, gen_ai_response_id, \
+         start_time_unix_nano, end_time_unix_nano FROM spans WHERE trace_id = '{trace_id}' ORDER BY start_time_unix_nano"
+    );
+    let rows = Rows::ask(source, &sql).await?;
+    rows.iter()
+        .map(|row| {
+            let start_unix_nano = row.int("start_time_unix_nano").unwrap_or(0);
+            Ok(SpanFact {
+                span_id: row.span_id("span_id")?,
+                parent_span_id: row.span_id("parent_span_id").ok(),
+                service: row.text("service_name").unwrap_or_default(),
+                name: row.text("name").unwrap_or_default(),
+                is_client: row.text("kind").as_deref() == Some("CLIENT"),
+                is_retrieval: row.text("openinference_span_kind").as_deref() == Some("RETRIEVER"),
+                response_id: row
+                    .text("gen_ai_response_id")
+                    .map(|id| normalise_request_id(&id).to_owned()),
+                start_unix_nano,
+                end_unix_nano: row.int("end_time_unix_nano").unwrap_or(start_unix_nano),
+            })
+        })
+        .collect()
+}
+
+fn requests(condition: &str) -> String {
+    format!(
+        "SELECT trace_id, span_id, request_id, request_id_normalised, model, service_name, service_instance_id, \
+         k8s_namespace_name, k8s_pod_name, k8s_pod_uid, outcome, input_band, output_band, start_time_unix_nano, duration_ns, \
+         queue_s, prefill_s, decode_s, input_tokens, output_tokens \
+         FROM requests WHERE {condition} AND NOT wrapper ORDER BY e2e_s DESC NULLS LAST, span_id"
+    )
+}
+
+/// Requests of other traces that carry a request id which a span of this one got as the answer's.
+async fn stitch(source: &Source, spans: &[SpanFact]) -> anyhow::Result<Option<Rows>> {
+    let ids: Vec<String> = spans
+        .iter()
+        .filter_map(|span| span.response_id.as_deref())
+        .map(quoted)
+        .collect();
+    if ids.is_empty() {
+        return Ok(None);
+    }
+    let start = spans
+        .iter()
+        .map(|span| span.start_unix_nano)
+        .min()
+        .unwrap_or(0);
+    let end = spans
+        .iter()
+        .map(|span| span.end_unix_nano)
+        .max()
+        .unwrap_or(0);
+    // An id that is used again belongs to the request of that time.
+    let condition = format!(
+        "request_id_normalised IN ({}) AND start_time_unix_nano BETWEEN {} AND {}",
+        ids.join(", "),
+        start - 60 * SECOND,
+        end + 60 * SECOND
+    );
+    Ok(Some(Rows::ask(source, &requests(&condition)).await?))
+}
+
+fn engine(row: &Row<'_>) -> anyhow::Result<EngineFact> {
+    let start_unix_nano = row.int("start_time_unix_nano").unwrap_or(0);
+    Ok(EngineFact {
+        span_id: Some(row.span_id("span_id")?),
+        request_id: row.text("request_id_normalised"),
+        start_unix_nano,
+        end_unix_nano: start_unix_nano + row.int("duration_ns").unwrap_or(0),
+        queue_s: row.float("queue_s"),
+        prefill_s: row.float("prefill_s"),
+        decode_s: row.float("decode_s"),
+        input_tokens: row.int("input_tokens"),
+        output_tokens: row.int("output_tokens"),
+    })
+}
+
+/// Medians of requests like it, from an hour before to an hour after; those of the ways to and from the engine are of
+/// kept traces only, because of others no span is stored.
+async fn cohort(source: &Source, row: &Row<'_>) -> anyhow::Result<Cohort> {
+    let start = row.int("start_time_unix_nano").unwrap_or(0);
+    let around = format!(
+        "BETWEEN {} AND {}",
+        start - COHORT_NANOS,
+        start + COHORT_NANOS
+    );
+    let same = |column: &str| match row.text(column) {
+        Some(text) => format!("{column} = {}", quoted(&text)),
+        None => format!("{column} IS NULL"),
+    };
+    let engine = format!(
+        "SELECT count(*) AS n, median(queue_s) AS queue_s, median(prefill_s) AS prefill_s, median(tpot_s) AS tpot_s \
+         FROM requests WHERE start_time_unix_nano {around} AND NOT wrapper AND {} AND {} AND {} AND {}",
+        same("model"),
+        same("service_name"),
+        same("input_band"),
+        same("output_band")
+    );
+    let ways = format!(
+        "SELECT median(engine.start_time_unix_nano - root.start_time_unix_nano) / 1e9 AS before_s, \
+         median(root.end_time_unix_nano - engine.end_time_unix_nano) / 1e9 AS delivery_s \
+         FROM spans AS root JOIN spans AS engine ON engine.trace_id = root.trace_id \
+         WHERE root.parent_span_id IS NULL AND engine.parent_span_id IS NOT NULL AND engine.span_id IN \
+         (SELECT span_id FROM requests WHERE start_time_unix_nano {around} AND decision = 'sampled') \
+         AND root.start_time_unix_nano {around}"
+    );
+    let mut cohort = Cohort::default();
+    if let Some(row) = Rows::ask(source, &engine).await?.iter().next() {
+        cohort.n_requests = row
+            .int("n")
+            .and_then(|n| u64::try_from(n).ok())
+            .unwrap_or(0);
+        cohort.queue_s = row.float("queue_s");
+        cohort.prefill_s = row.float("prefill_s");
+        cohort.tpot_s = row.float("tpot_s");
+    }
+    if let Some(row) = Rows::ask(source, &ways).await?.iter().next() {
+        cohort.before_s = row.float("before_s");
+        cohort.delivery_s = row.float("delivery_s");
+    }
+    Ok(cohort)
+}
+
+/// Samples of the request's engine, by pod or instance (where samples name neither, of the only engine that there is),
+/// and the most requests that it ran within an hour of it.
+async fn engine_samples(
+    source: &Source,
+    row: &Row<'_>,
+) -> anyhow::Result<(Vec<EngineSample>, Option<f64>)> {
+    let start = row.int("start_time_unix_nano").unwrap_or(0);
+    let end = start + row.int("duration_ns").unwrap_or(0);
+    let engines = format!(
+        "SELECT k8s_pod_name, k8s_pod_uid, service_instance_id, engine_index, max(requests_running) AS running_max \
+         FROM engine_samples WHERE time_unix_nano BETWEEN {} AND {} \
+         GROUP BY k8s_pod_name, k8s_pod_uid, service_instance_id, engine_index",
+        start - COHORT_NANOS,
+        start + COHORT_NANOS
+    );
+    let engines = Rows::ask(source, &engines).await?;
+    let names = ["k8s_pod_uid", "k8s_pod_name", "service_instance_id"];
+    let is_named = |engine: &Row<'_>| {
+        names
+            .iter()
+            .any(|name| row.text(name).is_some() && engine.text(name) == row.text(name))
+    };
+    let named = engines.iter().find(is_named);
+    let only = engines
+        .iter()
+        .next()
+        .filter(|only| engines.iter().count() == 1 && only.text("k8s_pod_name").is_none());
+    let Some(engine) = named.or(only) else {
+        return Ok((Vec::new(), None));
+    };
+    let same = [names.as_slice(), &["engine_index"]]
+        .concat()
+        .into_iter()
+        .map(|name| match engine.text(name) {
+            Some(text) => format!("{name} = {}", quoted(&text)),
+            None => format!("{name} IS NULL"),
+        });
+    let sql = format!(
+        "SELECT time_unix_nano, requests_running, requests_waiting, kv_cache_usage, preemptions_delta FROM engine_samples \
+         WHERE time_unix_nano BETWEEN {} AND {} AND {} ORDER BY time_unix_nano",
+        start - SAMPLES_NANOS,
+        end + SAMPLES_NANOS,
+        same.collect::<Vec<_>>().join(" AND ")
+    );
+    let rows = Rows::ask(source, &sql).await?;
+    let samples = rows.iter().map(|sample| EngineSample {
+        at_unix_nano: sample.int("time_unix_nano").unwrap_or(0),
+        running: sample.float("requests_running"),
+        waiting: sample.float("requests_waiting"),
+        kv_cache_usage: sample.float("kv_cache_usage"),
+        preemptions: sample.float("preemptions_delta"),
+    });
+    Ok((samples.collect(), engine.float("running_max")))
+}
+
+async fn devices(source: &Source, row: &Row<'_>) -> anyhow::Result<Vec<DeviceFact>> {
+    let (trace_id, span_id) = (
+        row.text("trace_id").unwrap_or_default(),
+        row.span_id("span_id")?,
+    );
+    let sql = format!(
+        "SELECT gpu_uuid, mig_instance, missing_link, attribution, sm_clock_mhz_avg, baseline_sm_clock_mhz, \
+         thermal_throttle_share, array_to_string(throttle_reasons, ',') AS throttle_reasons, \
+         array_to_string(xids, ',') AS xids, array_to_string(xids_before, ',') AS xids_before, nvlink_errors, temp_c_max, revision \
+         FROM evidence WHERE trace_id = {} AND span_id = '{span_id}' ORDER BY revision DESC",
+        quoted(&trace_id)
+    );
+    let rows = Rows::ask(source, &sql).await?;
+    let last = rows.iter().filter_map(|row| row.int("revision")).max();
+    let of_last = rows.iter().filter(|row| row.int("revision") == last);
+    Ok(of_last
+        .map(|row| DeviceFact {
+            gpu_uuid: row
+                .text("gpu_uuid")
+                .map(|uuid| match row.text("mig_instance") {
+                    Some(instance) => format!("{uuid} instance {instance}"),
+                    None => uuid,
+                }),
+            missing_link: row.text("missing_link"),
+            attribution: row.text("attribution").unwrap_or_default(),
+            sm_clock_mhz: row.float("sm_clock_mhz_avg"),
+            baseline_sm_clock_mhz: row.float("baseline_sm_clock_mhz"),
+            thermal_throttle_share: row.float("thermal_throttle_share"),
+            throttle_reasons: row.texts("throttle_reasons"),
+            xids: row.texts("xids"),
+            xids_before: row.texts("xids_before"),
+            nvlink_errors: row.float("nvlink_errors"),
+            temp_c: row.float("temp_c_max"),
+        })
+        .collect())
+}
+
+async fn neighbours(source: &Source, row: &Row<'_>) -> anyhow::Result<Vec<Neighbour>> {
+    let start = row.int("start_time_unix_nano").unwrap_or(0);
+    let end = start + row.int("duration_ns").unwrap_or(0);
+    let same = ["k8s_pod_uid", "k8s_pod_name", "service_instance_id"]
+        .into_iter()
+        .find_map(|column| Some(format!("{column} = {}", quoted(&row.text(column)?))));
+    let Some(same) = same else {
+        return Ok(Vec::new());
+    };
+    let span_id = row.span_id("span_id")?;
+    let sql = format!(
+        "SELECT request_id_normalised, start_time_unix_nano, queue_s, prefill_s, input_tokens FROM requests \
+         WHERE {same} AND span_id <> '{span_id}' AND input_tokens >= {NEIGHBOUR_TOKENS_MIN} \
+         AND start_time_unix_nano BETWEEN {} AND {end}",
+        start - NEIGHBOURS_NANOS
+    );
+    let rows = Rows::ask(source, &sql).await?;
+    let found = rows.iter().filter_map(|row| {
+        let after = |seconds: f64| (seconds * SECOND as f64) as i64;
+        let prefill_from_unix_nano =
+            row.int("start_time_unix_nano")? + after(row.float("queue_s")?);
+        let prefill_to_unix_nano = prefill_from_unix_nano + after(row.float("prefill_s")?);
+        let is_in_time = prefill_from_unix_nano < end && prefill_to_unix_nano > start;
+        is_in_time.then_some(Neighbour {
+            request_id: row.text("request_id_normalised").unwrap_or_default(),
+            prefill_from_unix_nano,
+            prefill_to_unix_nano,
+            input_tokens: row.int("input_tokens")?,
+        })
+    });
+    Ok(found.collect())
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}

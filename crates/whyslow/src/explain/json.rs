@@ -1,0 +1,87 @@
+//! An explanation for programs: one JSON object; keys stay, keys may come.
+
+use anyhow::Context as _;
+use correlate::{Course, Explanation, Fact, Hypothesis, Link, Part, PhaseTime, Role};
+use serde_json::{Value, json};
+
+use super::facts::Subject;
+
+pub(super) fn render(subject: &Subject, explanation: &Explanation) -> anyhow::Result<String> {
+    let request = subject.request.as_ref();
+    let object = json!({
+        "trace_id": subject.trace_id.to_string(),
+        "request_id": request.and_then(|request| request.request_id.as_deref()),
+        "model": request.and_then(|request| request.model.as_deref()),
+        "outcome": request.and_then(|request| request.outcome.as_deref()),
+        "verdict": explanation.verdict.as_str(),
+        "slow_phase": explanation.slow_phase.map(|phase| phase.as_str()),
+        "cohort_requests": subject.facts.cohort.n_requests,
+        "phases": explanation.phases.iter().map(phase).collect::<Value>(),
+        "course": explanation.course.as_ref().map(course),
+        "hypotheses": explanation.hypotheses.iter().map(hypothesis).collect::<Value>(),
+        "open": explanation.open,
+    });
+    let text = serde_json::to_string_pretty(&object).context("write the explanation as JSON")?;
+    Ok(format!("{text}\n"))
+}
+
+fn phase(phase: &PhaseTime) -> Value {
+    json!({
+        "phase": phase.phase.as_str(),
+        "seconds": phase.seconds,
+        "usual_s": phase.usual_s,
+        "start_unix_nano": phase.start_unix_nano,
+    })
+}
+
+fn course(course: &Course) -> Value {
+    json!({
+        "link": match course.link {
+            Link::TraceContext => Some("trace_context"),
+            Link::RequestId => Some("request_id"),
+            Link::None => None,
+        },
+        "clock_ahead_ns": course.clock_ahead_nanos,
+        "hops": course.hops.iter().map(|hop| json!({
+            "role": role(hop.role),
+            "service": hop.span.service,
+            "name": hop.span.name,
+            "span_id": hop.span.span_id.to_string(),
+            "start_unix_nano": hop.span.start_unix_nano,
+            "end_unix_nano": hop.span.end_unix_nano,
+        })).collect::<Value>(),
+        "before": course.before.iter().map(part).collect::<Value>(),
+        "after": course.after.iter().map(part).collect::<Value>(),
+    })
+}
+
+fn part(part: &Part) -> Value {
+    json!({
+        "role": role(part.role),
+        "service": part.service,
+        "span_id": part.span_id.to_string(),
+        "seconds": part.nanos as f64 / 1e9,
+    })
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::Client => "client",
+        Role::Gateway => "gateway",
+        Role::Retrieval => "retrieval",
+        Role::Service => "service",
+    }
+}
+
+fn hypothesis(hypothesis: &Hypothesis) -> Value {
+    json!({
+        "cause": hypothesis.cause.as_str(),
+        "standing": hypothesis.standing.as_str(),
+        "for": hypothesis.facts_for.iter().map(fact).collect::<Value>(),
+        "against": hypothesis.facts_against.iter().map(fact).collect::<Value>(),
+    })
+}
+
+fn fact(fact: &Fact) -> Value {
+    json!({ "text": fact.text, "source": fact.source, "strength": fact.strength.as_str() })
+}
