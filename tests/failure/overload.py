@@ -43,14 +43,14 @@ TRACES_PER_EXPORT = 1
 TRACES_PER_EXPORT_CPU = 8
 
 # Several commits: what the server needs to know the pace of its storage.
-BACKLOG_SPANS_MAX = 100_000
+BACKLOG_SPANS_MAX = 60_000
 BACKLOG_SPANS_MAX_CPU = 200_000
 # Of a size at which the line carries rows rather than the footers of files; otherwise bursts, which make larger
 # commits than a steady load, would measure more than any steady load can reach.
-COMMIT_BYTES = 8 << 20
+COMMIT_BYTES = 4 << 20
 COMMIT_BYTES_CPU = 16 << 20
 # Slow enough that a slow build on a busy machine waits for the line, not the line for it.
-BYTES_PER_S = 100_000
+BYTES_PER_S = 50_000
 # Bytes in flight, rows in memory (twice `commit_bytes` before no more are taken, the same again while they are
 # written, and four releases that wait). The rest is what does not depend on the load: Parquet writers, connections,
 # and what the allocator keeps.
