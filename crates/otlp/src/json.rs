@@ -8,10 +8,8 @@
 //! The format is proto3's JSON mapping with OTLP's exceptions (OTLP specification, "JSON Protobuf
 //! Encoding"), and in addition what senders really do:
 //!
-//! - Ids are hex in any case. Base64 of the right length (`protojson` dumps: 24 characters ending
-//!   with `==` for a trace, 12 ending with `=` for a span id) is an id too: hex cannot look like it.
-//!   Anything else never refuses the request: hex of another length becomes bytes of that length,
-//!   the rest becomes an absent id, so that [`crate::export::check`] rejects that span alone.
+//! - Ids are hex in any case. Hex of another length becomes bytes of that length, the rest becomes an absent id, so
+//!   that [`crate::export::check`] rejects that span alone.
 //! - Names are lowerCamelCase or `snake_case`. Unknown names are ignored, `null` is absent.
 //! - Integers are numbers or strings, exact over the whole range; `1e3` and `2.0` are integers.
 //! - Enums are numbers or names, with or without prefix, in any case (`SPAN_KIND_SERVER`,
@@ -22,7 +20,8 @@
 //! - A lone surrogate escape (an emoji cut in half by a sender that counts UTF-16 units) becomes
 //!   U+FFFD. The text itself must be UTF-8.
 //!
-//! Refused: another type than the field's, an integer out of range, `null` in a list, text behind
+//! Refused: ids in base64 (`protojson` dumps: 24 characters ending with `==` for a trace, 12 ending with `=` for a span
+//! id), because OTLP/JSON has hex and all ids of such a sender are so; another type than the field's, an integer out of range, `null` in a list, text behind
 //! the object.
 //!
 //! What is written is the canonical form: lowerCamelCase, hex in lower case, 64-bit integers as

@@ -234,7 +234,7 @@ fn strings_keep_what_they_say() {
 }
 
 #[test]
-fn ids_are_hex_or_padded_base64_and_never_refuse_the_request() {
+fn ids_are_hex_and_others_do_not_refuse_the_request() {
     let span_ids = |trace_id: &str, span_id: &str| {
         let text = format!(
             r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[
@@ -254,14 +254,6 @@ fn ids_are_hex_or_padded_base64_and_never_refuse_the_request() {
         r#""eee19b7ec3c1b174""#,
     );
     assert_eq!(span_ids(hex.0, hex.1), valid);
-    assert_eq!(
-        span_ids(r#""W47/95gDgQPSabYzgT/GDA==""#, r#""7uGbfsPBsXQ=""#),
-        valid
-    );
-    assert_eq!(
-        span_ids(r#""W47_95gDgQPSabYzgT_GDA==""#, r#""7uGbfsPBsXQ=""#),
-        valid
-    );
     for trace_id in [
         r#""""#,
         "null",
@@ -278,9 +270,28 @@ fn ids_are_hex_or_padded_base64_and_never_refuse_the_request() {
         r#""not-an-id-really""#,
         // Base64 of another length.
         r#""7uGbfsPBsXQ=""#,
-        r#""AAAAAAAAAAAAAAAAAAAAAA==""#,
     ] {
         assert_eq!(span_ids(trace_id, hex.1), None, "{trace_id}");
+    }
+}
+
+#[test]
+fn ids_in_base64_refuse_the_request_and_say_which_field() {
+    for (field, id) in [
+        ("traceId", "W47/95gDgQPSabYzgT/GDA=="),
+        ("traceId", "W47_95gDgQPSabYzgT_GDA=="),
+        ("traceId", "AAAAAAAAAAAAAAAAAAAAAA=="),
+        ("spanId", "7uGbfsPBsXQ="),
+        ("parentSpanId", "7uGbfsPBsXQ="),
+    ] {
+        let text = format!(
+            r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{"{field}":"{id}"}}]}}]}}]}}"#
+        );
+        let error = protobuf(Signal::Traces, &text).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("value of `{field}` at byte ")),
+            "{error}"
+        );
     }
 }
 

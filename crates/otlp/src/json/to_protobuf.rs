@@ -108,11 +108,16 @@ impl Pass<'_> {
         if matches!(self.json.peek(), Some(b'{' | b'[')) {
             return self.json.skip();
         }
-        if let Scalar::String(text) = self.json.scalar()?
-            && let Some(id) = id_bytes(text.as_bytes(), n_bytes)
-            && !id.is_empty()
-        {
-            self.out.bytes(field.number, &id);
+        let offset = self.json.offset();
+        if let Scalar::String(text) = self.json.scalar()? {
+            if is_base64_id(text.as_bytes(), n_bytes) {
+                return Err(unfit(field, offset));
+            }
+            if let Some(id) = hex_bytes(text.as_bytes())
+                && !id.is_empty()
+            {
+                self.out.bytes(field.number, &id);
+            }
         }
         Ok(())
     }
@@ -253,15 +258,13 @@ fn numeric<'s>(value: &'s Scalar<'_>) -> Option<&'s str> {
     }
 }
 
-/// Bytes of an id of `n_bytes`: from base64 if it is padded base64 of exactly that, else from hex of
-/// any length.
-fn id_bytes(text: &[u8], n_bytes: usize) -> Option<Vec<u8>> {
-    if text.ends_with(b"=")
-        && let Some(id) = base64::decode(text)
-        && id.len() == n_bytes
-    {
-        return Some(id);
-    }
+/// Is it padded base64 of an id of `n_bytes`? Then whoever wrote the request writes all its ids so, as protobuf's own JSON
+/// has them and OTLP's has not.
+fn is_base64_id(text: &[u8], n_bytes: usize) -> bool {
+    text.ends_with(b"=") && base64::decode(text).is_some_and(|id| id.len() == n_bytes)
+}
+
+fn hex_bytes(text: &[u8]) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_chunks::<2>();
     if !rest.is_empty() {
         return None;
