@@ -5,9 +5,20 @@
 
 use std::{
     fmt,
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    sync::{Arc, LazyLock},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
+
+/// Nanoseconds since it was asked first, on a clock that only goes on: for how long something takes, never for when
+/// it was.
+pub(crate) fn stopwatch_nanos() -> u64 {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the time goes into metrics alone"
+    )]
+    static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    u64::try_from(BEGIN.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// Gives the time in nanoseconds since the Unix epoch (UTC).
 #[derive(Clone)]

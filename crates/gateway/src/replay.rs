@@ -7,6 +7,7 @@ use wal::{RealDisk, Wal};
 
 use crate::{
     admission::Gate,
+    clock,
     config::Config,
     error::{Error, Result},
     export::{Cursor, Cursors, Exporter, Queue},
@@ -37,7 +38,8 @@ pub(crate) fn replay(
     gate: Arc<Gate>,
     mut outlets: Outlets,
 ) -> Result<Replayed> {
-    let sampler = Sampler::new(&start.sampler).map_err(Error::Sampler)?;
+    let mut sampler = Sampler::new(&start.sampler).map_err(Error::Sampler)?;
+    sampler.time_policies(clock::stopwatch_nanos);
     let settings = settings(&start);
     let exporters = start.exporters;
     let ids: Vec<String> = exporters

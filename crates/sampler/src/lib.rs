@@ -28,7 +28,7 @@
 //! nothing is evicted undecided.
 //!
 //! This crate does not know where span bytes are kept (a [`SpanHandle`] is opaque), reads no clock
-//! (every call is given the time), opens no file and starts no task.
+//! (every call is given the time; metrics may be given a stopwatch), opens no file and starts no task.
 
 #![warn(clippy::wildcard_enum_match_arm)]
 

@@ -21,7 +21,7 @@ use crate::budget::{Class, Classes};
 use crate::chance::{Chances, Weight};
 use crate::compile;
 use crate::config::{Config, SamplingStrategy};
-use crate::counts::PolicyCounts;
+use crate::counts::{PolicyCounts, Stopwatch};
 use crate::decision::PolicyIndex;
 use crate::error::Result;
 use crate::limits::{CountPerSecond, Limit};
@@ -125,6 +125,8 @@ pub(crate) struct Policies {
     pub(crate) classes: Classes,
     /// What each has said so far, in file order.
     counts: Vec<PolicyCounts>,
+    /// For metrics alone: no verdict depends on it.
+    pub(crate) stopwatch: Option<Stopwatch>,
 }
 
 impl Policies {
@@ -151,6 +153,7 @@ impl Policies {
             atoms: atoms.build(),
             order: [drops, others].concat(),
             counts: vec![PolicyCounts::default(); tests.len()],
+            stopwatch: None,
             numbers: (0..tests.len()).map(policy_index).collect(),
             tests,
             sample_on_first_match: config.sample_on_first_match,
@@ -190,16 +193,16 @@ impl Policies {
     pub(crate) fn judge(&mut self, evidence: Evidence<'_>) -> Judged {
         let mut first = Firsts::default();
         let mut class = Class::MAX;
-        for position in &self.order {
-            let policy = self.numbers[*position];
-            let verdict = self.tests[*position].verdict(&evidence);
-            self.counts[*position].note(verdict);
+        for place in 0..self.order.len() {
+            let position = self.order[place];
+            let policy = self.numbers[position];
+            let verdict = self.ask(position, &evidence);
             match verdict {
                 Ok(Verdict::Dropped) => return Judgement::dropped(policy).into(),
                 Ok(verdict) => {
                     first.note(verdict, policy);
                     if matches!(verdict, Verdict::Sampled | Verdict::InvertSampled) {
-                        class = class.min(self.classes.of_policy(*position));
+                        class = class.min(self.classes.of_policy(position));
                     }
                     if self.sample_on_first_match && verdict == Verdict::Sampled {
                         break;
@@ -224,13 +227,11 @@ impl Policies {
     /// Asks the policies about one batch of a trace.
     pub(crate) fn judge_on_arrival(&mut self, evidence: Evidence<'_>) -> OnArrival {
         let mut may_be_dropped = false;
-        for position in &self.order {
-            let policy = self.numbers[*position];
-            let test = &mut self.tests[*position];
-            let is_drop = matches!(test, Test::Drop(_));
-            let verdict = test.verdict(&evidence);
-            self.counts[*position].note(verdict);
-            match verdict {
+        for place in 0..self.order.len() {
+            let position = self.order[place];
+            let policy = self.numbers[position];
+            let is_drop = matches!(self.tests[position], Test::Drop(_));
+            match self.ask(position, &evidence) {
                 Ok(Verdict::Dropped) => return OnArrival::Decided(Judgement::dropped(policy)),
                 Ok(Verdict::Sampled) => {
                     let judgement = Judgement::sampled(Some(policy), self.weight(&evidence));
@@ -247,6 +248,15 @@ impl Policies {
             }
         }
         OnArrival::Pending
+    }
+
+    fn ask(&mut self, position: usize, evidence: &Evidence<'_>) -> Result<Verdict, Failed> {
+        let counts = &mut self.counts[position];
+        let begun = counts.begin(self.stopwatch);
+        let verdict = self.tests[position].verdict(evidence);
+        counts.end(begun);
+        counts.note(verdict);
+        verdict
     }
 
     fn weight(&self, evidence: &Evidence<'_>) -> Weight {

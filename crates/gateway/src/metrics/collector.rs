@@ -3,8 +3,7 @@
 //! Metrics of the Collector are here under its names and labels where the meaning is the same, as
 //! its own endpoint writes them (without `_total`). Absent are those that have none here:
 //! `sampling_trace_dropped_too_early` (nothing is evicted undecided), `sampling_trace_removal_age`,
-//! `sampling_decision_timer_latency`, `sampling_late_span_age` and
-//! `sampling_policy_execution_time_sum` (the sampler reads no clock).
+//! `sampling_decision_timer_latency` and `sampling_late_span_age`.
 
 use std::sync::PoisonError;
 
@@ -73,6 +72,14 @@ impl Metrics {
         text.counter(&name, "Times a policy was asked.");
         for (policy, counts) in policies.iter() {
             text.sample(&name, &[("policy", policy)], counts.n_checks());
+        }
+        let name = format!("{PREFIX}_sampling_policy_execution_time_sum");
+        text.counter(
+            &name,
+            "Microseconds that asking a policy took, estimated from every 64th time.",
+        );
+        for (policy, counts) in policies.iter() {
+            text.sample(&name, &[("policy", policy)], counts.n_nanos / 1_000);
         }
         let failed = policies.iter().map(|(_, counts)| counts.n_failed);
         text.single_counter(

@@ -46,6 +46,7 @@ impl Sampler {
         let limit = usize::from(u16::MAX) + 1;
         next.policies
             .renumber(numbers.ok_or(Error::TooManyNames { limit })?);
+        next.policies.stopwatch = self.policies.stopwatch;
         let is_same_behaviour = config.compat == self.config.compat;
         for (position, policy) in config.policies.iter().enumerate() {
             let mut before = self.config.policies.iter();

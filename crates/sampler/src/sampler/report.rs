@@ -15,6 +15,12 @@ impl Sampler {
             .map_or("", AsRef::as_ref)
     }
 
+    /// Times policies from now on, for [`PolicyCounts::n_nanos`] alone: no decision depends on it. `stopwatch` gives
+    /// nanoseconds of a clock that only goes on.
+    pub fn time_policies(&mut self, stopwatch: fn() -> u64) {
+        self.policies.stopwatch = Some(stopwatch);
+    }
+
     /// Every policy's name and what it has said since the start, in file order.
     pub fn policy_counts(&self) -> impl Iterator<Item = (&str, PolicyCounts)> {
         let counts = self.policies.counts();

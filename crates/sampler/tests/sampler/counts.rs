@@ -1,5 +1,7 @@
 //! What each policy has said.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use sampler::PolicyCounts;
 use serde_json::{Value as Json, json};
 
@@ -32,6 +34,7 @@ fn said(n_sampled: u64, n_not_sampled: u64, n_dropped: u64) -> PolicyCounts {
         n_not_sampled,
         n_dropped,
         n_failed: 0,
+        n_nanos: 0,
     }
 }
 
@@ -75,4 +78,23 @@ fn a_policy_without_a_verdict_is_counted_as_failed() {
     let found = counts(fails, json!({}));
     assert_eq!(found[0].1.n_failed, 2);
     assert_eq!(found[0].1.n_checks(), 2);
+}
+
+/// The first time that a policy is asked is timed and stands for 64.
+#[test]
+fn the_time_of_policies_is_estimated_where_there_is_a_stopwatch() {
+    static TICKS: AtomicU64 = AtomicU64::new(0);
+    let mut run = Run::new(sampler_of(policies(), json!({})));
+    run.sampler
+        .time_policies(|| TICKS.fetch_add(10, Ordering::Relaxed));
+    let span = Span {
+        trace: 1,
+        span_id: 1,
+        ..Span::default()
+    };
+    run.send(0, &span);
+    run.tick(60_000);
+    let counts = run.sampler.policy_counts();
+    let nanos: Vec<u64> = counts.map(|(_, counts)| counts.n_nanos).collect();
+    assert_eq!(nanos, [640; 3]);
 }
