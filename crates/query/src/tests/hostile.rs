@@ -91,6 +91,7 @@ async fn the_catalog_shows_our_tables_and_views_only() {
         | table_name     | table_type |
         +----------------+------------+
         | engine_samples | BASE TABLE |
+        | evidence       | BASE TABLE |
         | gpu_samples    | BASE TABLE |
         | request_phases | VIEW       |
         | requests       | BASE TABLE |
