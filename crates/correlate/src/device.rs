@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tables::samples::gpu::canonical_device;
+
 /// Fewer digits are an index, which names a GPU only for a while and only on its node.
 const UUID_DIGITS_MIN: usize = 8;
 
@@ -16,18 +18,14 @@ pub struct Device {
 }
 
 impl Device {
-    /// Takes a UUID in any of the forms that exporters, kubelet and people use: any case, the prefix missing
-    /// (as `nvidia_gpu_exporter` says it), a replica suffix of time slicing (`::3`), which is not a share of anything.
-    /// `None` for a text that names no device.
+    /// Takes an id in any of the forms that `gpu_samples` knows ([`canonical_device`]), so that samples and
+    /// placements name a device alike. `None` for an id that is no UUID.
     #[must_use]
     pub fn parse(text: &str, mig_instance: Option<u32>) -> Option<Self> {
-        let text = text.trim();
-        let text = text.split_once("::").map_or(text, |(uuid, _replica)| uuid);
-        let (prefix, hex) = match text.split_once('-') {
-            Some((prefix, hex)) if prefix.eq_ignore_ascii_case("GPU") => ("GPU", hex),
-            Some((prefix, hex)) if prefix.eq_ignore_ascii_case("MIG") => ("MIG", hex),
-            Some(_) | None => ("GPU", text),
-        };
+        let (uuid, named) = canonical_device(text)?;
+        let hex = ["GPU-", "MIG-"]
+            .iter()
+            .find_map(|prefix| uuid.strip_prefix(prefix))?;
         let n_digits = hex.bytes().filter(u8::is_ascii_hexdigit).count();
         let is_uuid = hex
             .bytes()
@@ -35,8 +33,10 @@ impl Device {
         if !is_uuid || n_digits < UUID_DIGITS_MIN {
             return None;
         }
-        let uuid = format!("{prefix}-{}", hex.to_ascii_lowercase()).into();
-        Some(Self { uuid, mig_instance })
+        Some(Self {
+            uuid: uuid.into(),
+            mig_instance: mig_instance.or_else(|| named?.parse().ok()),
+        })
     }
 
     /// Its UUID, or that of its GPU where it is a MIG instance known by number.

@@ -27,10 +27,7 @@ use arrow::array::RecordBatch;
 use otlp::{SpanId, TraceId};
 use tables::requests::Request;
 
-use crate::{
-    error::Result,
-    placement::{Placements, Pod},
-};
+use crate::placement::{Placements, Pod};
 
 use self::{concurrency::Intervals, pairs::Pairs};
 
@@ -82,8 +79,7 @@ impl KeptRequest {
                 .filter(|text| !text.is_empty())
                 .map(Arc::from)
         };
-        let start_unix_nano = i64::try_from(request.start_time_unix_nano).unwrap_or(i64::MAX);
-        let end_unix_nano = i64::try_from(request.end_time_unix_nano).unwrap_or(i64::MAX);
+        let (start_unix_nano, end_unix_nano) = interval(request);
         Self {
             trace_id: request.trace_id,
             span_id: request.span_id,
@@ -96,9 +92,17 @@ impl KeptRequest {
             node: text(&request.k8s_node_name).or_else(|| text(&request.host_name)),
             engine: engine_key(request).map(Arc::from),
             start_unix_nano,
-            end_unix_nano: end_unix_nano.max(start_unix_nano),
+            end_unix_nano,
         }
     }
+}
+
+/// Start and end of its engine span, nanoseconds since 1970; it does not end before it starts.
+#[must_use]
+pub fn interval(request: &Request) -> (i64, i64) {
+    let start = i64::try_from(request.start_time_unix_nano).unwrap_or(i64::MAX);
+    let end = i64::try_from(request.end_time_unix_nano).unwrap_or(i64::MAX);
+    (start, end.max(start))
 }
 
 /// What tells one engine process from another, in this order: its instance id, its pod's UID, its pod's name with the
@@ -155,9 +159,7 @@ impl Traffic {
 /// Joins kept requests with samples: rows of `evidence`, those of one request in the order of its devices.
 ///
 /// `revision` is 0 for what is written first, 1 for what late samples completed.
-///
-/// # Errors
-/// None at present; a batch of `tables::evidence::SPEC` is built column by column.
+#[must_use]
 pub fn evidence(
     requests: &[KeptRequest],
     samples: &SampleIndex,
@@ -165,7 +167,7 @@ pub fn evidence(
     traffic: &Traffic,
     settings: Settings,
     revision: i64,
-) -> Result<RecordBatch> {
+) -> RecordBatch {
     let pairs = Pairs::new(requests, samples, placements, traffic, settings);
     columns::build(requests, &pairs, settings, revision)
 }

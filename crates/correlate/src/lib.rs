@@ -35,7 +35,7 @@ pub use explain::{
     Hypothesis, Link, Neighbour, Part, Phase, PhaseTime, Role, SpanFact, Standing, Strength,
     explain,
 };
-pub use join::{KeptRequest, SampleIndex, Settings, Traffic, engine_key, evidence};
+pub use join::{KeptRequest, SampleIndex, Settings, Traffic, engine_key, evidence, interval};
 pub use placement::{Held, MissingLink, Observed, Placement, Placements, Pod, Ranks, Source};
 pub use request::request;
 pub use request_id::normalise as normalise_request_id;

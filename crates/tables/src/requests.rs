@@ -18,10 +18,14 @@ mod quality;
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use otlp::{SpanId, TraceId};
 
-use crate::{error::Result, redact::cut, row::Rows, time};
+use crate::{
+    error::Result,
+    redact::cut,
+    row::{Rows, offer_rows},
+    time,
+};
 
 pub use columns::SPEC;
 pub use quality::{Measure, Quality, Reason};
@@ -228,11 +232,7 @@ pub struct RequestsBuilder {
     scratch: String,
 }
 
-impl Default for RequestsBuilder {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+offer_rows!(RequestsBuilder);
 
 impl RequestsBuilder {
     /// An empty builder.
@@ -241,26 +241,6 @@ impl RequestsBuilder {
             rows: Rows::new(&SPEC),
             scratch: String::new(),
         }
-    }
-
-    /// Number of rows.
-    pub const fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// Are there no rows?
-    pub const fn is_empty(&self) -> bool {
-        self.rows.len() == 0
-    }
-
-    /// Approximate size of the rows in memory.
-    pub const fn byte_size(&self) -> usize {
-        self.rows.byte_size()
-    }
-
-    /// The rows so far in the order of appending; the builder is empty afterwards.
-    pub fn finish(&mut self) -> RecordBatch {
-        self.rows.finish()
     }
 
     /// Appends one request. Texts longer than 1,024 bytes are cut.

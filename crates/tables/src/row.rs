@@ -26,6 +26,40 @@ use nested::{Lists, append_hex, finish_text, times};
 /// room for one more row of any size that an export request can have.
 const BATCH_BYTES_MAX: usize = 1 << 30;
 
+/// What every builder around [`Rows`] offers, so that it is said once: its field `rows` holds them.
+macro_rules! offer_rows {
+    ($builder:ty) => {
+        impl Default for $builder {
+            fn default() -> Self {
+                Self::new()
+            }
+        }
+
+        impl $builder {
+            /// Number of rows.
+            pub const fn len(&self) -> usize {
+                self.rows.len()
+            }
+
+            /// Are there no rows?
+            pub const fn is_empty(&self) -> bool {
+                self.rows.len() == 0
+            }
+
+            /// Approximate size of the rows in memory.
+            pub const fn byte_size(&self) -> usize {
+                self.rows.byte_size()
+            }
+
+            /// The rows so far in the order of appending; the builder is empty afterwards.
+            pub fn finish(&mut self) -> arrow::array::RecordBatch {
+                self.rows.finish()
+            }
+        }
+    };
+}
+pub(crate) use offer_rows;
+
 /// The columns of a batch under construction. Every row names each column once, in the order of
 /// the spec, so that two columns cannot be swapped unnoticed.
 #[derive(Debug)]

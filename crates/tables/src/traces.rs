@@ -8,7 +8,6 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use otlp::TraceId;
 
 use crate::{
@@ -16,7 +15,7 @@ use crate::{
     error::Result,
     redact::cut,
     requests::Request,
-    row::Rows,
+    row::{Rows, offer_rows},
     time,
 };
 
@@ -246,11 +245,7 @@ pub struct TracesBuilder {
     scratch: String,
 }
 
-impl Default for TracesBuilder {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+offer_rows!(TracesBuilder);
 
 impl TracesBuilder {
     /// An empty builder.
@@ -259,26 +254,6 @@ impl TracesBuilder {
             rows: Rows::new(&SPEC),
             scratch: String::new(),
         }
-    }
-
-    /// Number of rows.
-    pub const fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// Are there no rows?
-    pub const fn is_empty(&self) -> bool {
-        self.rows.len() == 0
-    }
-
-    /// Approximate size of the rows in memory.
-    pub const fn byte_size(&self) -> usize {
-        self.rows.byte_size()
-    }
-
-    /// The rows so far in the order of appending; the builder is empty afterwards.
-    pub fn finish(&mut self) -> RecordBatch {
-        self.rows.finish()
     }
 
     /// Appends one trace. Names longer than 1,024 bytes are cut.

@@ -23,7 +23,7 @@ use tables::spans::StoredSpans;
 
 use self::rows::micros;
 use crate::config::{self, Error};
-use crate::sql::source::{Source, Statement};
+use crate::sql::source::Source;
 
 pub(crate) use evidence::Reader;
 pub(crate) use rows::TraceRow;
@@ -126,7 +126,7 @@ impl<'a> History<'a> {
             "SELECT count(*) AS n, min(start_time) AS first, max(start_time) AS last, \
              max(decided_time) AS decided FROM traces WHERE {filter}"
         );
-        let batches = ask(source, &sql).await?;
+        let batches = source.rows(&sql).await?;
         let batch = batches.iter().find(|batch| batch.num_rows() > 0);
         let batch = batch.context("a count has no row")?;
         let time = |name| anyhow::Ok(micros(&cells(batch, name)?, 0));
@@ -161,7 +161,7 @@ impl<'a> History<'a> {
             rows::COLUMNS
         );
         let mut page = Vec::new();
-        for batch in ask(self.source, &sql).await? {
+        for batch in self.source.rows(&sql).await? {
             rows::read(&batch, &mut page)?;
         }
         if let Some(last) = page.last() {
@@ -178,7 +178,7 @@ pub(crate) async fn trace(source: &Source, trace_id: TraceId) -> anyhow::Result<
         rows::COLUMNS
     );
     let mut found = Vec::new();
-    for batch in ask(source, &sql).await? {
+    for batch in source.rows(&sql).await? {
         rows::read(&batch, &mut found)?;
     }
     Ok(found)
@@ -244,7 +244,7 @@ pub(crate) async fn evidence(
             "SELECT trace_id, {columns} FROM requests WHERE NOT late AND trace_id IN ({})",
             listed(&ids)
         );
-        for batch in ask(source, &sql).await? {
+        for batch in source.rows(&sql).await? {
             reader.claim_requests(replay, &batch, &places, &mut traces)?;
         }
     }
@@ -263,7 +263,7 @@ pub(crate) async fn spans(source: &Source, rows: &[&TraceRow]) -> anyhow::Result
         minutes(&stored),
         listed(&ids)
     );
-    ask(source, &sql).await
+    source.rows(&sql).await
 }
 
 /// Spans stand under the minute in which their trace began, which finds their files.
@@ -294,15 +294,4 @@ fn listed(ids: &[TraceId]) -> String {
 
 fn timestamp(micros: i64) -> String {
     format!("arrow_cast({micros}, 'Timestamp(Microsecond, Some(\"UTC\"))')")
-}
-
-/// All rows of an answer.
-pub(crate) async fn ask(source: &Source, sql: &str) -> anyhow::Result<Vec<RecordBatch>> {
-    let statement = Statement {
-        sql,
-        format: "arrow",
-        limit: None,
-    };
-    let (_schema, batches) = source.ask(&statement).await?.batches().await?;
-    Ok(batches)
 }

@@ -9,7 +9,7 @@ use arrow::array::RecordBatch;
 use crate::show;
 use crate::show::table::{self, Table};
 use crate::sql::output::{self, Format, OutputArgs};
-use crate::sql::source::{SourceArgs, Statement};
+use crate::sql::source::{SourceArgs, quoted};
 
 /// Show the requests that failed and those that took longest, and the phase that took their time.
 #[derive(Debug, clap::Args)]
@@ -40,12 +40,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     }
     let source = args.source.open().await?;
     let begin = now();
-    let statement = Statement {
-        sql: &sql,
-        format: Format::Table.wire(),
-        limit: None,
-    };
-    let (_schema, batches) = source.ask(&statement).await?.batches().await?;
+    let batches = source.rows(&sql).await?;
     let cell_chars_max = if args.output.wide {
         usize::MAX
     } else {
@@ -65,7 +60,7 @@ pub(crate) fn table(batches: &[RecordBatch]) -> anyhow::Result<(Table, u64)> {
 /// Asks for requests that began within the last time: failed ones first, then by duration.
 pub(crate) fn statement(last: Duration, model: Option<&str>, limit: u64) -> String {
     let model = model
-        .map(|model| format!(" AND model = '{}'", model.replace('\'', "''")))
+        .map(|model| format!(" AND model = {}", quoted(model)))
         .unwrap_or_default();
     let columns = lines::COLUMNS.join(", ");
     format!(

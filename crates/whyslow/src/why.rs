@@ -116,11 +116,11 @@ async fn stored(source: &Source, trace_id: TraceId) -> anyhow::Result<Stored> {
         )
     };
     let mut stored = Stored::default();
-    for (is_late, n) in counts(&history::ask(source, &of("spans")).await?)? {
+    for (is_late, n) in counts(&source.rows(&of("spans")).await?)? {
         stored.n_spans += n;
         stored.n_late_spans += if is_late { n } else { 0 };
     }
-    for (is_late, n) in counts(&history::ask(source, &of("requests")).await?)? {
+    for (is_late, n) in counts(&source.rows(&of("requests")).await?)? {
         stored.n_late_requests += if is_late { n } else { 0 };
     }
     Ok(stored)

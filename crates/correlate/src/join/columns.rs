@@ -17,7 +17,7 @@ use super::{
     pairs::{Pair, Pairs, nanos},
     range::Numbers,
 };
-use crate::{error::Result, throttle};
+use crate::throttle;
 
 const NANOS_PER_SECOND: f64 = 1e9;
 const NANOS_PER_MINUTE: i64 = 60_000_000_000;
@@ -69,7 +69,7 @@ pub(super) fn build(
     pairs: &Pairs<'_>,
     settings: Settings,
     revision: i64,
-) -> Result<RecordBatch> {
+) -> RecordBatch {
     let mut named = Named(HashMap::with_capacity(SPEC.columns.len()));
     put_keys(&mut named, requests, pairs);
     put_placement(&mut named, pairs);
@@ -80,7 +80,7 @@ pub(super) fn build(
     put_baseline(&mut named, pairs);
     put_peers(&mut named, requests.len(), pairs);
     put_company(&mut named, requests, pairs, revision);
-    Ok(named.finish())
+    named.finish()
 }
 
 fn put_keys(named: &mut Named, requests: &[KeptRequest], pairs: &Pairs<'_>) {

@@ -1,5 +1,7 @@
 //! Counters that only grow, until something restarts them.
 
+use tables::samples::{Counter, Step};
+
 /// What a counter grew by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Growth {
@@ -23,15 +25,14 @@ impl Total {
     pub(crate) fn new(values: Vec<f64>) -> Self {
         let mut grown = values;
         let mut stretch = Vec::with_capacity(grown.len());
-        let (mut last, mut total, mut number) = (f64::NAN, 0.0, 0);
-        for value in &mut grown {
+        let (mut counter, mut total, mut number) = (Counter::default(), 0.0, 0);
+        for (place, value) in (0..).zip(&mut grown) {
             if !value.is_nan() {
-                if *value < last {
-                    number += 1;
-                } else if !last.is_nan() {
-                    total += *value - last;
+                match counter.step(place, *value) {
+                    Step::Unknown => {}
+                    Step::Grew(amount) => total += amount,
+                    Step::Reset(_) => number += 1,
                 }
-                last = *value;
                 *value = total;
             }
             stretch.push(number);
@@ -44,10 +45,6 @@ impl Total {
         let amount = self.grown.get(to)? - self.grown.get(from)?;
         let is_whole = self.stretch[from] == self.stretch[to];
         (!amount.is_nan()).then_some(Growth { amount, is_whole })
-    }
-
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.grown.capacity() * size_of::<f64>() + self.stretch.capacity() * size_of::<u32>()
     }
 }
 

@@ -129,24 +129,6 @@ impl SampleIndex {
         Ok(Self { devices, series })
     }
 
-    /// Number of devices.
-    #[must_use]
-    pub fn n_devices(&self) -> usize {
-        self.series.len()
-    }
-
-    /// Time of a device's last sample: what lies before it is complete for this device.
-    #[must_use]
-    pub fn last_time(&self, device: &Device) -> Option<i64> {
-        self.of(device)?.last_time()
-    }
-
-    /// Heap in bytes.
-    #[must_use]
-    pub fn heap_bytes(&self) -> usize {
-        self.series.iter().map(Series::heap_bytes).sum()
-    }
-
     pub(crate) fn of(&self, device: &Device) -> Option<&Series> {
         let number = *self.devices.get(device)?;
         self.series.get(number as usize)

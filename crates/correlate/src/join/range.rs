@@ -154,11 +154,6 @@ impl<F: Fold> Blocks<F> {
         }
         known
     }
-
-    pub(crate) fn heap_bytes(&self) -> usize {
-        let levels: usize = self.levels.iter().map(Vec::capacity).sum();
-        self.values.capacity() * size_of::<F::Value>() + levels * size_of::<F>()
-    }
 }
 
 #[cfg(test)]

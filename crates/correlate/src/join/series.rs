@@ -246,21 +246,6 @@ impl Series {
             .iter()
             .take_while(move |xid| xid.after < end)
     }
-
-    pub(crate) fn heap_bytes(&self) -> usize {
-        let gauges: usize = self.gauges.iter().map(Blocks::heap_bytes).sum();
-        let totals: usize = self.totals.iter().map(counter::Total::heap_bytes).sum();
-        let times = self.times.capacity()
-            + self.described_from.capacity()
-            + self.described_before.capacity();
-        gauges
-            + totals
-            + times * size_of::<i64>()
-            + self.busy_clock.heap_bytes()
-            + self.thermal.heap_bytes()
-            + self.throttle.heap_bytes()
-            + self.xids.capacity() * size_of::<Xid>()
-    }
 }
 
 /// Median of the times between samples.

@@ -2,7 +2,10 @@
 
 use std::collections::HashSet;
 
-use otlp::{export::Signal, span::SpanSummary};
+use otlp::{
+    export::{Signal, SpanAt},
+    span::SpanSummary,
+};
 use rustc_hash::FxBuildHasher;
 use sampler::{Observed, ResourceFacts, Sampler, SpanHandle, Version};
 use wal::{Disk, Position};
@@ -78,6 +81,25 @@ impl<D: Disk> Ingest<D> {
         indexed
     }
 
+    /// What policies need of a span's resource, read once for spans that follow each other under it.
+    #[inline]
+    pub(super) fn facts_of(
+        &mut self,
+        at: &SpanAt<'_>,
+        position: Position,
+        last: &mut Option<(u32, ResourceFacts)>,
+    ) -> Result<ResourceFacts> {
+        match *last {
+            Some((offset, facts)) if offset == at.resource_offset => Ok(facts),
+            Some(_) | None => {
+                let facts = self.sampler.read_resource(at.resource);
+                let facts = facts.map_err(|source| Error::Resource { position, source })?;
+                *last = Some((at.resource_offset, facts));
+                Ok(facts)
+            }
+        }
+    }
+
     fn observe_all(
         &mut self,
         position: Position,
@@ -91,15 +113,7 @@ impl<D: Disk> Ingest<D> {
         let mut resource: Option<(u32, ResourceFacts)> = None;
         for at in otlp::export::spans(body, &limits) {
             let at = at.map_err(unreadable)?;
-            let facts = match resource {
-                Some((offset, facts)) if offset == at.resource_offset => facts,
-                Some(_) | None => {
-                    let facts = self.sampler.read_resource(at.resource);
-                    let facts = facts.map_err(|source| Error::Resource { position, source })?;
-                    resource = Some((at.resource_offset, facts));
-                    facts
-                }
-            };
+            let facts = self.facts_of(&at, position, &mut resource)?;
             let handle = SpanHandle {
                 position: position.as_u64(),
                 offset: at.offset,

@@ -95,15 +95,7 @@ impl<D: Disk> Ingest<D> {
                     });
                 }
             };
-            let facts = match resource {
-                Some((offset, facts)) if offset == at.resource_offset => facts,
-                Some(_) | None => {
-                    let facts = self.sampler.read_resource(at.resource);
-                    let facts = facts.map_err(|source| Error::Resource { position, source })?;
-                    resource = Some((at.resource_offset, facts));
-                    facts
-                }
-            };
+            let facts = self.facts_of(&at, position, &mut resource)?;
             let summary = SpanSummary::read(at.span).map_err(unreadable)?;
             let is_request = (self.settings.is_request)(&summary, at.scope, at.span);
             let observed = self.sampler.observe_again(

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     rng::Rng,
-    traffic::{Outside, Request, Told},
+    traffic::{Outside, Request, Told, nanos},
 };
 
 const SECOND: u64 = 1_000_000_000;
@@ -261,10 +261,6 @@ impl World {
             self.events.push(Reverse((now + SECOND, Event::Scrape)));
         }
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// GPUs of a replica by their number in the fleet.

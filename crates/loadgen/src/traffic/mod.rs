@@ -26,6 +26,7 @@ pub use plan::{Cause, Outside, Request};
 
 pub use batch::engine_pod;
 pub(crate) use batch::{NAMESPACE, engine_node, engine_pod_uid};
+pub(crate) use course::nanos;
 pub(crate) use plan::MODEL;
 pub(crate) use spans::EngineSpan;
 

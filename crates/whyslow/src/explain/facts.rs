@@ -7,7 +7,7 @@ use correlate::{
 use otlp::{SpanId, TraceId};
 
 use super::rows::{Row, Rows};
-use crate::sql::source::Source;
+use crate::sql::source::{Source, quoted};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -356,8 +356,4 @@ async fn neighbours(source: &Source, row: &Row<'_>) -> anyhow::Result<Vec<Neighb
         })
     });
     Ok(found.collect())
-}
-
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }

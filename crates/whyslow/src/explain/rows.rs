@@ -1,74 +1,94 @@
 //! Rows of an answer by column name, whatever integer or text type a column has on the way.
 
+use std::collections::HashMap;
+
 use anyhow::Context as _;
 use arrow::{
     array::{Array as _, ArrayRef, AsArray as _, RecordBatch},
-    compute::cast,
-    datatypes::{DataType, Float64Type, Int64Type},
+    datatypes::{Float64Type, Int64Type},
 };
 
-use crate::sql::source::{Source, Statement};
+use crate::history::cells;
+use crate::sql::source::Source;
 
-/// An answer, in one batch per piece.
-pub(super) struct Rows(Vec<RecordBatch>);
+/// An answer, in one piece per batch.
+pub(super) struct Rows(Vec<Piece>);
+
+struct Piece {
+    n_rows: usize,
+    columns: HashMap<String, ArrayRef>,
+}
 
 impl Rows {
     /// Asks a statement and reads its whole answer.
     pub(super) async fn ask(source: &Source, sql: &str) -> anyhow::Result<Self> {
-        let statement = Statement {
-            sql,
-            format: "arrow",
-            limit: None,
-        };
-        let (_schema, batches) = source.ask(&statement).await?.batches().await?;
-        Ok(Self(batches))
+        let batches = source.rows(sql).await?;
+        Ok(Self(
+            batches.iter().map(piece).collect::<anyhow::Result<_>>()?,
+        ))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = Row<'_>> {
-        self.0
-            .iter()
-            .flat_map(|batch| (0..batch.num_rows()).map(move |row| Row { batch, row }))
+        let pieces = self.0.iter();
+        pieces.flat_map(|piece| {
+            (0..piece.n_rows).map(move |row| Row {
+                columns: &piece.columns,
+                row,
+            })
+        })
     }
+}
+
+fn piece(batch: &RecordBatch) -> anyhow::Result<Piece> {
+    let schema = batch.schema_ref();
+    let columns = schema.fields().iter().map(|field| {
+        let name = field.name();
+        Ok((name.clone(), cells(batch, name)?))
+    });
+    Ok(Piece {
+        n_rows: batch.num_rows(),
+        columns: columns.collect::<anyhow::Result<_>>()?,
+    })
 }
 
 /// One row. A column that is not in the answer is an error of the statement, which a test would show; it reads as NULL.
 #[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
-    batch: &'a RecordBatch,
+    columns: &'a HashMap<String, ArrayRef>,
     row: usize,
 }
 
-impl Row<'_> {
-    fn cell(&self, name: &str, data_type: &DataType) -> Option<ArrayRef> {
-        let column = self.batch.column_by_name(name);
+impl<'a> Row<'a> {
+    fn cell(&self, name: &str) -> Option<&'a ArrayRef> {
+        let column = self.columns.get(name);
         debug_assert!(column.is_some(), "the answer has no column `{name}`");
-        let cell = column?.slice(self.row, 1);
-        cast(&cell, data_type).ok().filter(|cell| cell.is_valid(0))
+        column.filter(|column| column.is_valid(self.row))
     }
 
     pub(super) fn text(&self, name: &str) -> Option<String> {
         Some(
-            self.cell(name, &DataType::Utf8)?
-                .as_string::<i32>()
-                .value(0)
+            self.cell(name)?
+                .as_string_opt::<i32>()?
+                .value(self.row)
                 .to_owned(),
         )
     }
 
     pub(super) fn int(&self, name: &str) -> Option<i64> {
         Some(
-            self.cell(name, &DataType::Int64)?
-                .as_primitive::<Int64Type>()
-                .value(0),
+            self.cell(name)?
+                .as_primitive_opt::<Int64Type>()?
+                .value(self.row),
         )
     }
 
+    /// Also of a column of whole numbers.
     pub(super) fn float(&self, name: &str) -> Option<f64> {
-        Some(
-            self.cell(name, &DataType::Float64)?
-                .as_primitive::<Float64Type>()
-                .value(0),
-        )
+        let cell = self.cell(name)?;
+        let float = cell
+            .as_primitive_opt::<Float64Type>()
+            .map(|column| column.value(self.row));
+        float.or_else(|| self.int(name).map(|number| number as f64))
     }
 
     /// A list of texts that the statement joined with commas.

@@ -97,7 +97,23 @@ impl SourceArgs {
     }
 }
 
+/// A text as a literal of SQL.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
 impl Source {
+    /// All rows of an answer.
+    pub(crate) async fn rows(&self, sql: &str) -> anyhow::Result<Vec<RecordBatch>> {
+        let statement = Statement {
+            sql,
+            format: "arrow",
+            limit: None,
+        };
+        let (_schema, batches) = self.ask(&statement).await?.batches().await?;
+        Ok(batches)
+    }
+
     /// Asks; the answer's rows come as they are read.
     pub(crate) async fn ask(&self, statement: &Statement<'_>) -> anyhow::Result<Answer> {
         let body = serde_json::to_vec(statement).context("write the statement as JSON")?;

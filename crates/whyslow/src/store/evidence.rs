@@ -235,25 +235,12 @@ impl Evidence {
             SampleIndex::default()
         });
         let placements = self.placed.placements();
-        let written = due.into_iter().map(|release| {
-            let rows = (!release.kept.is_empty()).then(|| {
-                correlate::evidence(
-                    &release.kept,
-                    &index,
-                    &placements,
-                    &traffic,
-                    self.settings,
-                    0,
-                )
-            });
-            let rows = rows.and_then(|rows| {
-                let failed = |error| tracing::error!(error = %error, "evidence cannot be written");
-                rows.map_err(failed).ok()
-            });
-            Written {
-                sequence: release.sequence,
-                rows,
-            }
+        let rows = |kept: &[KeptRequest]| {
+            correlate::evidence(kept, &index, &placements, &traffic, self.settings, 0)
+        };
+        let written = due.into_iter().map(|release| Written {
+            sequence: release.sequence,
+            rows: (!release.kept.is_empty()).then(|| rows(&release.kept)),
         });
         written.collect()
     }

@@ -12,7 +12,7 @@ use tables::requests::{Request, RequestsBuilder};
 use tables::spans::{SpanInput, SpansBuilder, TraceContext};
 use tables::traces::{LossFlag, Trace, TracesBuilder};
 
-use super::traffic::{Running, interval};
+use super::traffic::Running;
 
 /// Builders that are reused from release to release.
 #[derive(Debug)]
@@ -222,7 +222,7 @@ fn count_concurrent(requests: &mut [Vec<Request>], running: &mut Running, now: i
     for request in all() {
         running.add(request, now);
     }
-    let starts = || all().map(|request| interval(request).0);
+    let starts = || all().map(|request| correlate::interval(request).0);
     let (Some(from), Some(to)) = (starts().min(), starts().max()) else {
         return;
     };
@@ -234,7 +234,8 @@ fn count_concurrent(requests: &mut [Vec<Request>], running: &mut Running, now: i
         .filter(|request| !request.wrapper);
     for request in counted {
         let engine = correlate::engine_key(request);
-        let n = engine.and_then(|engine| traffic.running_at(&engine, interval(request).0));
+        let n =
+            engine.and_then(|engine| traffic.running_at(&engine, correlate::interval(request).0));
         // One without length is over when it starts.
         request.concurrent_requests = n.and_then(|n| i64::try_from(n.max(1)).ok());
     }

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use correlate::{Traffic, engine_key};
+use correlate::{Traffic, engine_key, interval};
 use tables::requests::Request;
 
 /// Intervals that are remembered: 16 bytes each.
@@ -115,13 +115,6 @@ impl Running {
             .filter(|(_, (start, end))| overlaps(*start, *end));
         Traffic::new(found.map(|(engine, (start, end))| (Arc::clone(engine), start, end)))
     }
-}
-
-/// Start and end in nanoseconds since 1970.
-pub(super) fn interval(request: &Request) -> (i64, i64) {
-    let start = i64::try_from(request.start_time_unix_nano).unwrap_or(i64::MAX);
-    let end = i64::try_from(request.end_time_unix_nano).unwrap_or(i64::MAX);
-    (start, end.max(start))
 }
 
 #[cfg(test)]

@@ -28,7 +28,6 @@ fn join(
         Settings::default(),
         0,
     )
-    .expect("evidence")
 }
 
 fn util(number: u32, at: f64, util: f64) -> Sample {

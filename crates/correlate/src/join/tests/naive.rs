@@ -222,7 +222,7 @@ fn joined(requests: &[KeptRequest], samples: &[Sample], placements: &[Placement]
         (engine, request.start_unix_nano, request.end_unix_nano)
     }));
     let placements = Placements::new(placements.to_vec());
-    let rows = evidence(requests, &index, &placements, &traffic, settings(), 0).expect("evidence");
+    let rows = evidence(requests, &index, &placements, &traffic, settings(), 0);
     let text = |name| texts(&rows, name);
     let known = |text: Option<String>, of: &[&'static str]| {
         text.map(|text| {

@@ -1,9 +1,13 @@
 //! Samples to batches.
 
-use arrow::array::RecordBatch;
-
 use super::{GpuField, GpuSample, SPEC};
-use crate::{column::ColumnType, error::Result, row::Rows, samples::whole, time};
+use crate::{
+    column::ColumnType,
+    error::Result,
+    row::{Rows, offer_rows},
+    samples::whole,
+    time,
+};
 
 /// Builds batches of [`SPEC`].
 #[derive(Debug)]
@@ -11,11 +15,7 @@ pub struct GpuSamplesBuilder {
     rows: Rows,
 }
 
-impl Default for GpuSamplesBuilder {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+offer_rows!(GpuSamplesBuilder);
 
 impl GpuSamplesBuilder {
     /// An empty builder.
@@ -23,26 +23,6 @@ impl GpuSamplesBuilder {
         Self {
             rows: Rows::new(&SPEC),
         }
-    }
-
-    /// Number of rows.
-    pub const fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// Are there no rows?
-    pub const fn is_empty(&self) -> bool {
-        self.rows.len() == 0
-    }
-
-    /// Approximate size of the rows in memory.
-    pub const fn byte_size(&self) -> usize {
-        self.rows.byte_size()
-    }
-
-    /// The rows so far in the order of appending; the builder is empty afterwards.
-    pub fn finish(&mut self) -> RecordBatch {
-        self.rows.finish()
     }
 
     /// Appends one sample.
