@@ -30,7 +30,7 @@ use crate::checkpoint;
 use crate::create::ENGINE_INFO;
 use crate::error::{Error, Result};
 use crate::lake::Mode;
-use crate::table::{Inner, Table, Tip, Writer};
+use crate::table::{Inner, Table, Tip};
 use crate::written::{self, Written};
 
 /// What a commit stored.
@@ -53,7 +53,7 @@ struct Prepared {
 }
 
 impl Table {
-    /// Stores all appended rows with a sequence up to `through` in one Delta version, together with
+    /// Stores all rows that this writer appended with a sequence up to `through` in one Delta version, together with
     /// the application transaction `(app_id, through)`. Rows that the table holds already, by that
     /// transaction, only leave memory. Gives `None` when there was nothing to store; no version is
     /// made then.
@@ -136,7 +136,7 @@ impl Inner {
             let mut tip = self.tip();
             (self.committed(&mut tip, app_id)?, self.append_builder(&tip))
         };
-        let rows = self.fresh_between(after, through);
+        let rows = self.fresh_between(app_id, after, through);
         if rows.is_empty() {
             return Ok(None);
         }
@@ -153,7 +153,7 @@ impl Inner {
         self.advance(tip, Some(app_id))?;
         // Also without a new version: rows may have been appended that the table held already.
         self.show(tip, |_files| ());
-        Ok(tip.writer.as_ref().and_then(|writer| writer.committed))
+        Ok(tip.writers.get(app_id).copied().flatten())
     }
 
     fn append_builder(&self, tip: &Tip) -> UpdateTableTransactionBuilder {
@@ -188,11 +188,7 @@ impl Inner {
             CommitResult::Conflicted(_) => Ok(None),
             CommitResult::Retryable(retryable) => Err(failed(retryable.error)),
             CommitResult::Committed(committed) => {
-                let writer = Writer {
-                    app_id: app_id.to_owned(),
-                    committed: Some(through),
-                };
-                self.take_over(tip, writer, files, &committed)?;
+                self.take_over(tip, (app_id, through), files, &committed)?;
                 Ok(Some(Commit {
                     version: committed.commit_version(),
                     rows: files.iter().map(|file| file.n_rows).sum(),
@@ -207,7 +203,7 @@ impl Inner {
     fn take_over(
         &self,
         tip: &mut Tip,
-        writer: Writer,
+        (app_id, through): (&str, i64),
         files: &[Written],
         committed: &CommittedTransaction,
     ) -> Result<()> {
@@ -220,12 +216,10 @@ impl Inner {
         };
         let known = committed.post_commit_snapshot();
         let Some((snapshot, added)) = known.and_then(|known| Some((known, added(known)?))) else {
-            return self.advance(tip, Some(writer.app_id.as_str()));
+            return self.advance(tip, Some(app_id));
         };
-        *tip = Tip {
-            snapshot: Arc::clone(snapshot),
-            writer: Some(writer),
-        };
+        tip.snapshot = Arc::clone(snapshot);
+        tip.writers.insert(Arc::from(app_id), Some(through));
         self.show(tip, |files| Arc::make_mut(files).extend(added));
         Ok(())
     }

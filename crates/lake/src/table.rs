@@ -11,6 +11,7 @@
 //! neither. That includes a commit whose outcome was unknown: the next refresh that finds it in the
 //! log removes its rows from memory.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::RecordBatch;
@@ -27,7 +28,8 @@ use crate::kernel::Kernel;
 use crate::lake::Mode;
 use crate::layout::Layout;
 
-/// A table that is open for appending and reading. One writer (one `app_id`) per open table.
+/// A table that is open for appending and reading. Each `app_id` is a writer with a sequence of its own, which is
+/// committed apart from those of the others.
 #[derive(Debug)]
 pub struct Table {
     spec: &'static tables::Spec,
@@ -63,16 +65,12 @@ pub(crate) struct Inner {
 #[derive(Debug)]
 pub(crate) struct Tip {
     pub(crate) snapshot: SnapshotRef,
-    /// The writer of this process and what the log says of it at `snapshot`.
-    pub(crate) writer: Option<Writer>,
+    /// The writers of this process, by `app_id`, and how far each is committed at `snapshot`.
+    pub(crate) writers: Writers,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Writer {
-    pub(crate) app_id: String,
-    /// The application transaction's version.
-    pub(crate) committed: Option<i64>,
-}
+/// The application transaction's version, by `app_id`.
+pub(crate) type Writers = BTreeMap<Arc<str>, Option<i64>>;
 
 #[derive(Debug)]
 struct Visible {
@@ -84,6 +82,7 @@ struct Visible {
 /// A batch in memory.
 #[derive(Debug, Clone)]
 pub(crate) struct Fresh {
+    app_id: Arc<str>,
     pub(crate) sequence: i64,
     pub(crate) batch: RecordBatch,
     n_bytes: u64,
@@ -166,15 +165,15 @@ impl Table {
         .await
     }
 
-    /// Adds rows in memory; [`Table::view`] shows them from now on. All rows of a sequence must be
-    /// appended before a commit through it is asked for, and a sequence that is committed already
+    /// Adds rows of a writer in memory; [`Table::view`] shows them from now on. All its rows of a sequence must be
+    /// appended before a commit through it is asked for, and a sequence that it has committed already
     /// must not be appended again (ask [`Table::committed_sequence`] after a start).
     ///
     /// # Panics
     ///
     /// If the columns are not those of [`Table::schema`]: a programming error that would corrupt
     /// the stored table.
-    pub fn append(&self, sequence: i64, batch: RecordBatch) {
+    pub fn append(&self, app_id: impl Into<Arc<str>>, sequence: i64, batch: RecordBatch) {
         assert_eq!(
             batch.schema_ref().fields(),
             self.inner.layout.schema.fields(),
@@ -186,6 +185,7 @@ impl Table {
         }
         let n_bytes = batch.get_array_memory_size().try_into().unwrap_or(u64::MAX);
         self.inner.visible().fresh.push(Fresh {
+            app_id: app_id.into(),
             sequence,
             batch,
             n_bytes,
@@ -263,7 +263,7 @@ impl Inner {
             maintaining: Mutex::new(()),
             tip: Mutex::new(Tip {
                 snapshot,
-                writer: None,
+                writers: Writers::new(),
             }),
             visible: Mutex::new(visible),
         })
@@ -285,33 +285,29 @@ impl Inner {
         }
     }
 
-    /// Moves to the newest version of the log and learns what it says of the writer: `app_id` from
-    /// now on, or the one known before.
+    /// Moves to the newest version of the log and learns what it says of the writers: those known before, and
+    /// `app_id` from now on.
     pub(crate) fn advance(&self, tip: &mut Tip, app_id: Option<&str>) -> Result<()> {
         let newest = Snapshot::builder_from(Arc::clone(&tip.snapshot))
             .build(self.kernel.engine())
             .map_err(|source| self.read_log(source))?;
-        let known = tip.writer.as_ref();
-        let app_id = app_id.or(known.map(|writer| writer.app_id.as_str()));
-        let is_known = app_id == known.map(|writer| writer.app_id.as_str());
-        if newest.version() == tip.snapshot.version() && is_known {
+        let unknown = app_id.filter(|app_id| !tip.writers.contains_key(*app_id));
+        if newest.version() == tip.snapshot.version() && unknown.is_none() {
             return Ok(());
         }
         // Another writer may have changed the table under us.
         create::check(&self.layout, &newest)?;
-        let writer = match app_id {
-            Some(app_id) => Some(Writer {
-                app_id: app_id.to_owned(),
-                committed: newest
-                    .get_app_id_version(app_id, self.kernel.engine())
-                    .map_err(|source| self.read_log(source))?,
-            }),
-            None => None,
-        };
+        let mut writers = Writers::new();
+        for app_id in tip.writers.keys().cloned().chain(unknown.map(Arc::from)) {
+            let committed = newest
+                .get_app_id_version(&app_id, self.kernel.engine())
+                .map_err(|source| self.read_log(source))?;
+            writers.insert(app_id, committed);
+        }
         let files = self.files_at(tip, &newest)?;
         *tip = Tip {
             snapshot: newest,
-            writer,
+            writers,
         };
         self.show(tip, |visible| *visible = files);
         Ok(())
@@ -337,20 +333,28 @@ impl Inner {
     /// Changes the file list into the live files at the tip, and in the same instant removes the
     /// rows that the log says are in them.
     pub(crate) fn show(&self, tip: &Tip, change: impl FnOnce(&mut Arc<Vec<DataFile>>)) {
-        let committed = tip.writer.as_ref().and_then(|writer| writer.committed);
+        let is_stored = |fresh: &Fresh| {
+            let committed = tip.writers.get(&fresh.app_id).copied().flatten();
+            committed.is_some_and(|committed| fresh.sequence <= committed)
+        };
         let mut visible = self.visible();
         visible.version = tip.snapshot.version();
         change(&mut visible.files);
-        visible
-            .fresh
-            .retain(|fresh| committed.is_none_or(|stored| fresh.sequence > stored));
+        visible.fresh.retain(|fresh| !is_stored(fresh));
     }
 
-    /// The rows in memory with a sequence above `after` and up to `through`.
-    pub(crate) fn fresh_between(&self, after: Option<i64>, through: i64) -> Vec<RecordBatch> {
+    /// The rows of a writer in memory with a sequence above `after` and up to `through`.
+    pub(crate) fn fresh_between(
+        &self,
+        app_id: &str,
+        after: Option<i64>,
+        through: i64,
+    ) -> Vec<RecordBatch> {
         let visible = self.visible();
         let wanted = |fresh: &&Fresh| {
-            fresh.sequence <= through && after.is_none_or(|after| fresh.sequence > after)
+            *fresh.app_id == *app_id
+                && fresh.sequence <= through
+                && after.is_none_or(|after| fresh.sequence > after)
         };
         visible
             .fresh

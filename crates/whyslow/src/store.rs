@@ -7,8 +7,9 @@
 //! gateway repeats what was not told; a table skips what it has committed (its Delta application
 //! transaction says so), so that every row is stored once.
 //!
-//! `evidence` (see there) waits for GPU samples. Its table has a sequence of its own, behind that of the others: the
-//! gateway is told both, one for what is a backlog, the other for what the log may forget.
+//! Stages behind hold rows of a release back, as `evidence` (see there) waits for GPU samples. Each has a writer of its
+//! own on its table, whose sequence is behind that of the others: the gateway is told both, one for what is a backlog,
+//! the other for what the log may forget.
 //!
 //! Backpressure: while commits fail, no further release is taken once twice `commit_bytes` is in
 //! memory; the releases wait in the log.
@@ -21,6 +22,7 @@ mod placed;
 pub(crate) mod placements_file;
 mod rows;
 mod samples;
+mod target;
 mod told;
 mod traffic;
 
@@ -29,8 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use arrow::array::{Array as _, RecordBatch};
+use arrow::array::RecordBatch;
 use correlate::Placement;
 use gateway::{Clock, Handle, Release};
 use lake::{Lake, Table};
@@ -42,6 +43,7 @@ use evidence::Evidence;
 pub(crate) use metrics::Metrics;
 use rows::Rows;
 use samples::Samples;
+use target::Target;
 use told::Told;
 use traffic::Running;
 
@@ -69,24 +71,27 @@ const NAMES: [&str; 5] = [
     "traces",
 ];
 
-/// The table behind them.
-const EVIDENCE: &str = "evidence";
+/// Writers behind them: a table, and what the app id of the writer ends with, so that it is another than that of a
+/// release.
+const BEHIND: [(&str, &str); 1] = [("evidence", "")];
 
-/// Batches of fewer rows are made as small as they can be: builders take room for many.
-const SMALL_ROWS: usize = 4096;
+/// Places in [`BEHIND`].
+const EVIDENCE: usize = 0;
 
-/// One table and how far it is committed.
+/// Rows of one release, from a stage behind.
 #[derive(Debug)]
-struct Target {
-    table: Arc<Table>,
-    committed: i64,
+struct Written {
+    sequence: i64,
+    /// `None`: it leaves no rows here.
+    rows: Option<RecordBatch>,
 }
 
 /// The exporter before it runs.
 #[derive(Debug)]
 pub(crate) struct Store {
+    tables: Vec<Arc<Table>>,
     targets: [Target; NAMES.len()],
-    evidence_target: Target,
+    behind: [Target; BEHIND.len()],
     app_id: String,
     config: LakeExporter,
     rows: Rows,
@@ -119,13 +124,16 @@ impl Store {
         for name in NAMES {
             targets.push(Target::open(lake, name, app_id).await?);
         }
-        let targets = targets
-            .try_into()
-            .map_err(|_| anyhow::anyhow!("the lake lacks a table"))?;
+        let mut behind = Vec::with_capacity(BEHIND.len());
+        for (name, suffix) in BEHIND {
+            behind.push(Target::open(lake, name, &format!("{app_id}{suffix}")).await?);
+        }
+        let lacks = |_| anyhow::anyhow!("the lake lacks a table");
         let redaction = tables::redact::Redaction::new(redact)?;
         Ok(Self {
-            targets,
-            evidence_target: Target::open(lake, EVIDENCE, app_id).await?,
+            tables: lake.tables().to_vec(),
+            targets: targets.try_into().map_err(lacks)?,
+            behind: behind.try_into().map_err(lacks)?,
             app_id: app_id.to_owned(),
             config,
             rows: Rows::new(&redaction),
@@ -150,8 +158,7 @@ impl Store {
 
     /// The highest sequence that every table is known to have.
     pub(crate) fn committed_through(&self) -> i64 {
-        let all = self.targets.iter().chain([&self.evidence_target]);
-        let committed = all.map(|target| target.committed);
+        let committed = self.all().map(Target::committed);
         let (last, first) = (committed.clone().max(), committed.min().unwrap_or(0));
         let told = self.told.as_ref().map_or(0, Told::read);
         // Tables that were replaced by others know less than what was noted.
@@ -176,14 +183,14 @@ impl Store {
                     Some(release) => self.take(&release),
                     None => break,
                 },
-                _ = tick.tick() => self.write_evidence(gateway.is_log_filling()),
+                _ = tick.tick() => self.write_behind(gateway.is_log_filling()),
             }
             if self.is_due() {
                 self.take_what_waits(&mut releases).await;
                 self.commit(&gateway).await;
             }
         }
-        self.write_evidence(true);
+        self.write_behind(true);
         for _ in 0..LAST_ATTEMPTS {
             if self.waiting_since.is_none() || self.commit(&gateway).await {
                 return;
@@ -209,7 +216,7 @@ impl Store {
     pub(crate) fn take(&mut self, release: &Release) {
         // Building rows is plain computing: the runtime's other tasks get another thread meanwhile.
         tokio::task::block_in_place(|| self.append(release));
-        self.write_evidence(false);
+        self.write_behind(false);
         self.appended = self.appended.max(release.sequence);
         if self.waiting_since.is_none() {
             self.waiting_since = Some(now());
@@ -223,7 +230,7 @@ impl Store {
         let n_lost = built.n_lost.saturating_add(mapped.n_lost);
         self.metrics.rows_lost.fetch_add(n_lost, Ordering::Relaxed);
         self.metrics.count_losses(&mapped.losses);
-        let gpus: Vec<RecordBatch> = mapped.gpus.into_iter().map(compact).collect();
+        let gpus: Vec<RecordBatch> = mapped.gpus.into_iter().map(target::compact).collect();
         self.evidence.take_samples(&gpus, &mapped.gpu_samples, now);
         let kept = std::mem::take(&mut built.kept);
         self.evidence.take_kept(release.sequence, kept.iter(), now);
@@ -239,27 +246,31 @@ impl Store {
                 if batch.num_rows() > 0 {
                     self.last_with_rows = release.sequence;
                 }
-                target.append(release.sequence, compact(batch));
+                target.append(release.sequence, batch);
             }
         }
     }
 
-    /// Appends the rows of `evidence` that need not wait any more; all of them where it is urgent.
-    pub(crate) fn write_evidence(&mut self, is_urgent: bool) {
+    /// Appends the rows of the stages behind that need not wait any more; all of them where it is urgent.
+    pub(crate) fn write_behind(&mut self, is_urgent: bool) {
         let now_unix_nano = self.now_unix_nano();
         let (evidence, running) = (&mut self.evidence, &self.running);
         let written =
             tokio::task::block_in_place(|| evidence.write(running, is_urgent, now_unix_nano));
+        self.append_behind(EVIDENCE, written);
         let n_waiting = self.evidence.n_waiting() as u64;
         self.metrics
             .evidence_waiting
             .store(n_waiting, Ordering::Relaxed);
+    }
+
+    fn append_behind(&mut self, stage: usize, written: Vec<Written>) {
         if !written.is_empty() && self.waiting_since.is_none() {
             self.waiting_since = Some(now());
         }
         for release in written {
             if let Some(rows) = release.rows {
-                self.evidence_target.append(release.sequence, rows);
+                self.behind[stage].append(release.sequence, rows);
             }
         }
     }
@@ -269,8 +280,8 @@ impl Store {
     }
 
     fn fresh_bytes(&self) -> u64 {
-        let all = self.targets.iter().chain([&self.evidence_target]);
-        all.map(|target| target.table.fresh_bytes()).sum()
+        // Two writers of a table share its rows.
+        self.tables.iter().map(|table| table.fresh_bytes()).sum()
     }
 
     fn is_full(&self) -> bool {
@@ -308,46 +319,41 @@ impl Store {
     /// Commits every table through the last appended release, if all of it works.
     pub(crate) async fn commit_tables(&mut self) -> Option<Committed> {
         // Read first: what is appended while the other tables are committed waits for the next time.
-        let evident = self.evidence.appended();
         let stored = self.appended;
-        for idx in 0..NAMES.len() {
-            self.commit_table(idx, stored).await?;
+        let behind = [self.evidence.appended()];
+        let throughs = [stored; NAMES.len()].into_iter().chain(behind);
+        let targets = self.targets.iter_mut().chain(&mut self.behind);
+        for (target, through) in targets.zip(throughs) {
+            match target.commit(through).await {
+                Ok(n_rows) => self.metrics.count_commit(target.name(), n_rows),
+                Err(error) => {
+                    let name = target.name();
+                    self.fail(name, &error);
+                    return None;
+                }
+            }
         }
-        self.commit_table(NAMES.len(), evident).await?;
         self.pause = None;
         self.waiting_since = None;
         Some(Committed {
             stored,
-            through: stored.min(evident),
+            through: behind.into_iter().fold(stored, i64::min),
         })
     }
 
-    /// Commits one of the tables of a release, or `evidence` behind them.
-    async fn commit_table(&mut self, idx: usize, through: i64) -> Option<()> {
-        let (target, name) = match self.targets.get_mut(idx) {
-            Some(target) => (target, NAMES[idx]),
-            None => (&mut self.evidence_target, EVIDENCE),
-        };
-        match target.table.commit(&self.app_id, through).await {
-            Ok(commit) => {
-                if let Some(commit) = commit {
-                    self.metrics.count_rows(idx, commit.rows);
-                }
-                target.committed = target.committed.max(through);
-                Some(())
-            }
-            Err(error) => {
-                self.metrics.commit_failures.fetch_add(1, Ordering::Relaxed);
-                let pause = self.pause.map_or(RETRY_FIRST, |pause| {
-                    pause.saturating_mul(2).min(RETRY_LONGEST)
-                });
-                let error = crate::show::text::error_chain(&error);
-                tracing::error!(table = name, error, retry_in = ?pause, "commit failed; rows stay in memory and in the log");
-                self.pause = Some(pause);
-                self.waiting_since = Some(now());
-                None
-            }
-        }
+    fn fail(&mut self, table: &str, error: &lake::Error) {
+        self.metrics.commit_failures.fetch_add(1, Ordering::Relaxed);
+        let pause = self.pause.map_or(RETRY_FIRST, |pause| {
+            pause.saturating_mul(2).min(RETRY_LONGEST)
+        });
+        let error = crate::show::text::error_chain(error);
+        tracing::error!(table, error, retry_in = ?pause, "commit failed; rows stay in memory and in the log");
+        self.pause = Some(pause);
+        self.waiting_since = Some(now());
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Target> + Clone {
+        self.targets.iter().chain(&self.behind)
     }
 }
 
@@ -358,45 +364,6 @@ pub(crate) struct Committed {
     pub(crate) stored: i64,
     /// All of them.
     pub(crate) through: i64,
-}
-
-impl Target {
-    async fn open(lake: &Lake, name: &str, app_id: &str) -> anyhow::Result<Self> {
-        let table = lake
-            .table(name)
-            .with_context(|| format!("the lake lacks `{name}`"))?;
-        let committed = table.committed_sequence(app_id).await?.unwrap_or(0);
-        Ok(Self {
-            table: Arc::clone(table),
-            committed,
-        })
-    }
-
-    /// Appends rows, unless they were committed before a restart.
-    fn append(&self, sequence: i64, batch: RecordBatch) {
-        if sequence > self.committed {
-            self.table.append(sequence, batch);
-        }
-    }
-}
-
-/// Gives back the room that builders took for rows that did not come.
-fn compact(batch: RecordBatch) -> RecordBatch {
-    if batch.num_rows() >= SMALL_ROWS {
-        return batch;
-    }
-    let (schema, mut columns, n_rows) = batch.into_parts();
-    for column in &mut columns {
-        column.shrink_to_fit();
-    }
-    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(n_rows));
-    #[expect(
-        clippy::expect_used,
-        reason = "the same columns as before, in the same order"
-    )]
-    let batch = RecordBatch::try_new_with_options(schema, columns, &options)
-        .expect("columns of a batch fit its schema");
-    batch
 }
 
 /// Tokio's clock, which tests can pause.

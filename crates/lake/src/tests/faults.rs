@@ -47,10 +47,10 @@ async fn calls_of_one_commit() -> usize {
 
 async fn prepared(folder: &FsPath, store: &Arc<FaultyStore>) -> Arc<Table> {
     let table = open(folder, store).await;
-    table.append(1, trips(0..10));
-    table.append(2, trips(10..20));
+    table.append("a", 1, trips(0..10));
+    table.append("a", 2, trips(10..20));
     table.commit("a", 2).await.unwrap().unwrap();
-    table.append(3, trips(20..30));
+    table.append("a", 3, trips(20..30));
     table
 }
 
@@ -86,7 +86,7 @@ async fn an_outage_at_any_call_loses_and_doubles_nothing() {
                 all_ids(30),
                 "{case}, refreshed"
             );
-            table.append(4, trips(30..40));
+            table.append("a", 4, trips(30..40));
             table.commit("a", 4).await.unwrap();
             assert_eq!(
                 ids_in(&table, &table.view()).await,
@@ -122,7 +122,7 @@ async fn a_crash_at_any_call_loses_and_doubles_nothing() {
             let committed = table.committed_sequence("a").await.unwrap().unwrap();
             for sequence in committed + 1..=3 {
                 let id = (sequence - 1) * 10;
-                table.append(sequence, trips(id..id + 10));
+                table.append("a", sequence, trips(id..id + 10));
             }
             table.commit("a", 3).await.unwrap();
             assert_eq!(stored_ids(folder.path()).await, all_ids(30), "{case}");
@@ -162,7 +162,7 @@ async fn a_version_that_lands_before_the_next_attempt_counts() {
     store.set(None);
     assert_eq!(store.land().await, 1);
     assert_eq!(ids_in(&table, &table.view()).await, all_ids(30));
-    table.append(4, trips(30..35));
+    table.append("a", 4, trips(30..35));
     table.refresh().await.unwrap();
     assert_eq!(table.fresh_rows(), 5);
     assert_eq!(ids_in(&table, &table.view()).await, all_ids(35));
@@ -206,7 +206,7 @@ async fn a_failed_checkpoint_fails_no_commit() {
     let table = open(folder.path(), &store).await;
     store.set(plan(Fault::Before, 0, FOREVER, ".checkpoint."));
     for sequence in 1..=25 {
-        table.append(sequence, trips(sequence - 1..sequence));
+        table.append("a", sequence, trips(sequence - 1..sequence));
         table.commit("a", sequence).await.unwrap().unwrap();
     }
     store.set(None);

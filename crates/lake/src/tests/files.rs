@@ -37,7 +37,7 @@ async fn the_footer_declares_order_compression_pages_and_bloom_filters() {
     const N_ROWS: i64 = 70_000;
     let folder = tempfile::tempdir().unwrap();
     let table = table_at(folder.path()).await;
-    table.append(1, trips(0..N_ROWS));
+    table.append("a", 1, trips(0..N_ROWS));
     table.commit("a", 1).await.unwrap().unwrap();
     let bytes = only_file(&table).await;
     let ends = [trace_id(0), trace_id(N_ROWS - 1)];
@@ -133,7 +133,7 @@ async fn rows_of_a_file_are_sorted_over_all_batches() {
     let folder = tempfile::tempdir().unwrap();
     let table = table_at(folder.path()).await;
     for (sequence, ids) in [(1, 50..60), (2, 0..20), (3, 20..50)] {
-        table.append(sequence, trips(ids));
+        table.append("a", sequence, trips(ids));
     }
     table.commit("a", 3).await.unwrap().unwrap();
     let reader = ParquetRecordBatchReaderBuilder::try_new(only_file(&table).await)
@@ -155,7 +155,7 @@ async fn rows_of_a_file_are_sorted_over_all_batches() {
 async fn files_carry_typed_statistics() {
     let folder = tempfile::tempdir().unwrap();
     let table = table_at(folder.path()).await;
-    table.append(1, trips(1..11));
+    table.append("a", 1, trips(1..11));
     table.commit("a", 1).await.unwrap().unwrap();
     let reopened = lake_at(folder.path(), Mode::ReadOnly).await.unwrap();
     let start = trips(1..11)["start_time"]

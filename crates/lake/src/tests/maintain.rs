@@ -45,7 +45,7 @@ pub(super) async fn with_files(folder: &FsPath, n_files: i64) -> Arc<Table> {
     let table = table_at(folder).await;
     for sequence in 1..=n_files {
         let first = (sequence - 1) * 10;
-        table.append(sequence, trips(first..first + 10));
+        table.append("a", sequence, trips(first..first + 10));
         table.commit("a", sequence).await.unwrap().unwrap();
     }
     table
@@ -141,7 +141,7 @@ async fn a_merge_keeps_every_value_of_large_interleaved_files() {
             (0..N_ROWS as u64).filter(|id| id % N_FILES as u64 == file as u64),
         );
         let rows = arrow::compute::take_record_batch(&all, &picked).unwrap();
-        table.append(file + 1, rows);
+        table.append("a", file + 1, rows);
         table.commit("a", file + 1).await.unwrap().unwrap();
     }
     let settings = Maintenance {
@@ -177,8 +177,8 @@ async fn a_merge_keeps_every_value_of_large_interleaved_files() {
 async fn removed_files_change_no_data_and_expired_ones_do() {
     let folder = tempfile::tempdir().unwrap();
     let table = with_files(folder.path(), 2).await;
-    table.append(3, trips_on(DAY - 8, 20..25));
-    table.append(3, trips_on(DAY - 7, 25..27));
+    table.append("a", 3, trips_on(DAY - 8, 20..25));
+    table.append("a", 3, trips_on(DAY - 7, 25..27));
     table.commit("a", 3).await.unwrap().unwrap();
     let midnight = UNIX_EPOCH + HOUR * 24 * DAY as u32;
     let settings = Maintenance {
@@ -287,9 +287,9 @@ async fn c71_files_that_no_commit_named_are_never_read_and_go_when_they_are_old(
 async fn c71_a_damaged_live_file_is_named_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let table = with_files(folder.path(), 3).await;
-    table.append(4, trips_on(DAY + 1, 30..40));
+    table.append("a", 4, trips_on(DAY + 1, 30..40));
     table.commit("a", 4).await.unwrap();
-    table.append(5, trips_on(DAY + 1, 40..50));
+    table.append("a", 5, trips_on(DAY + 1, 40..50));
     table.commit("a", 5).await.unwrap();
     let path = folder
         .path()
@@ -351,7 +351,7 @@ async fn the_log_is_kept_short_and_stays_readable() {
     assert_eq!(stored_ids(folder.path()).await, all_ids(450));
     let reopened = table_at(folder.path()).await;
     assert_eq!(reopened.committed_sequence("a").await.unwrap(), Some(45));
-    reopened.append(46, trips(450..460));
+    reopened.append("a", 46, trips(450..460));
     assert_eq!(reopened.commit("a", 46).await.unwrap().unwrap().version, 47);
     table.refresh().await.unwrap();
     assert_eq!(ids_in(&table, &table.view()).await, all_ids(460));

@@ -103,12 +103,9 @@ async fn processes_that_create_at_once_all_succeed() {
             let folder = folder.path().to_owned();
             tokio::spawn(async move {
                 let table = table_at(&folder).await;
-                table.append(1, trips(n..n + 1));
-                table
-                    .commit(&format!("writer {n}"), 1)
-                    .await
-                    .unwrap()
-                    .unwrap();
+                let app_id = format!("writer {n}");
+                table.append(app_id.as_str(), 1, trips(n..n + 1));
+                table.commit(&app_id, 1).await.unwrap().unwrap();
             })
         })
         .collect();
@@ -125,7 +122,7 @@ async fn a_table_opens_from_its_checkpoint_alone() {
     let folder = tempfile::tempdir().unwrap();
     let table = table_at(folder.path()).await;
     for sequence in 1..=20 {
-        table.append(sequence, trips(sequence - 1..sequence));
+        table.append("a", sequence, trips(sequence - 1..sequence));
         table.commit("a", sequence).await.unwrap().unwrap();
     }
     let log = folder.path().join("trips/_delta_log");
@@ -143,7 +140,7 @@ async fn a_table_opens_from_its_checkpoint_alone() {
             .iter()
             .all(|file| file.statistics.len() == 4)
     );
-    reopened.append(21, trips(20..21));
+    reopened.append("a", 21, trips(20..21));
     reopened.commit("a", 21).await.unwrap().unwrap();
     assert_eq!(stored_ids(folder.path()).await, all_ids(21));
 }
@@ -235,7 +232,7 @@ async fn a_batch_with_other_columns_is_a_programming_error() {
     let table = table_at(folder.path()).await;
     let other = trips(0..1).project(&[0, 1]).unwrap();
     let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        table.append(1, other);
+        table.append("a", 1, other);
     }));
     assert!(refused.is_err());
     assert_eq!(table.fresh_rows(), 0);

@@ -46,7 +46,7 @@ async fn every_view_has_each_row_once_under_concurrent_commits() {
         .collect();
     for sequence in 1..=60_i64 {
         let id = (sequence - 1) * 3;
-        table.append(sequence, trips(id..id + 3));
+        table.append("a", sequence, trips(id..id + 3));
         appended.fetch_add(3, Ordering::SeqCst);
         if sequence % 2 == 0 {
             table.commit("a", sequence).await.unwrap().unwrap();
@@ -65,10 +65,10 @@ async fn every_view_has_each_row_once_under_concurrent_commits() {
 async fn a_view_stays_as_it_was_taken() {
     let folder = tempfile::tempdir().unwrap();
     let table = table_at(folder.path()).await;
-    table.append(1, trips(0..5));
+    table.append("a", 1, trips(0..5));
     let early = table.view();
     table.commit("a", 1).await.unwrap().unwrap();
-    table.append(2, trips(5..9));
+    table.append("a", 2, trips(5..9));
     assert_eq!(ids_in(&table, &early).await, all_ids(5));
     assert_eq!((early.version, early.files.len()), (0, 0));
     assert_eq!(ids_in(&table, &table.view()).await, all_ids(9));
@@ -86,7 +86,7 @@ async fn refreshing_finds_the_commits_of_others() {
     for n_commits in [1, 2, 30] {
         for _ in 0..n_commits {
             sequence += 1;
-            writer.append(sequence, trips(sequence - 1..sequence));
+            writer.append("a", sequence, trips(sequence - 1..sequence));
             writer.commit("a", sequence).await.unwrap().unwrap();
         }
         reader.refresh().await.unwrap();

@@ -42,7 +42,7 @@ async fn write(
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             appended += 1;
-            table.append(appended, trips(rows_of(writer, appended)));
+            table.append(app_id.as_str(), appended, trips(rows_of(writer, appended)));
         }
         match table.commit(&app_id, appended).await {
             Ok(_) => committed = appended,

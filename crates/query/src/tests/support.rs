@@ -51,7 +51,10 @@ pub(crate) async fn fixture(config: &Config) -> Fixture {
 
 impl Fixture {
     pub(crate) fn append(&self, table: &str, sequence: i64, batch: RecordBatch) {
-        self.lake.table(table).unwrap().append(sequence, batch);
+        self.lake
+            .table(table)
+            .unwrap()
+            .append("test", sequence, batch);
     }
 
     pub(crate) async fn commit(&self, table: &str, through: i64) {

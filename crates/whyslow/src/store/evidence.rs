@@ -26,6 +26,7 @@ use correlate::{KeptRequest, Placement, SampleIndex};
 use tables::requests::Request;
 use tables::samples::gpu::GpuSample;
 
+use super::Written;
 use super::placed::Placed;
 use super::traffic::Running;
 use crate::config::Correlate;
@@ -75,14 +76,6 @@ pub(super) struct Evidence {
     looked_unix_nano: i64,
     /// The last release whose rows are appended.
     appended: i64,
-}
-
-/// Rows of one release.
-#[derive(Debug)]
-pub(super) struct Written {
-    pub(super) sequence: i64,
-    /// `None`: it kept no request.
-    pub(super) rows: Option<RecordBatch>,
 }
 
 /// How long requests and samples are remembered.

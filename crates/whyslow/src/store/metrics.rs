@@ -4,15 +4,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tables::samples::{LossReason, Losses};
 
-use super::{EVIDENCE, NAMES};
+use super::{BEHIND, NAMES};
 
-/// Tables that rows are counted of: those of a release, and `evidence`.
-const N_TABLES: usize = NAMES.len() + 1;
+/// Writers that rows are counted of: those of a release, and those behind. Two of one table are one series.
+const N_WRITERS: usize = NAMES.len() + BEHIND.len();
+
+fn table_names() -> impl Iterator<Item = &'static str> {
+    NAMES.into_iter().chain(BEHIND.map(|(name, _)| name))
+}
 
 /// Counters.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    rows: [AtomicU64; N_TABLES],
+    rows: [AtomicU64; N_WRITERS],
     pub(super) rows_lost: AtomicU64,
     pub(super) commits: AtomicU64,
     pub(super) commit_failures: AtomicU64,
@@ -21,9 +25,13 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Counts rows of one of [`NAMES`], or of `evidence` behind them.
-    pub(super) fn count_rows(&self, table: usize, n_rows: u64) {
-        if let Some(rows) = self.rows.get(table) {
+    /// Counts a commit's rows, where there was something to commit.
+    pub(super) fn count_commit(&self, table: &str, n_rows: Option<u64>) {
+        let Some(n_rows) = n_rows else {
+            return;
+        };
+        let mut cells = table_names().zip(&self.rows);
+        if let Some((_, rows)) = cells.find(|(name, _)| *name == table) {
             rows.fetch_add(n_rows, Ordering::Relaxed);
         }
         self.commits.fetch_add(1, Ordering::Relaxed);
@@ -41,8 +49,10 @@ impl Metrics {
             "# HELP lake_rows_committed_total Rows committed to a table.\n\
              # TYPE lake_rows_committed_total counter\n",
         );
-        let names = NAMES.iter().chain(std::iter::once(&EVIDENCE));
-        for (name, rows) in names.zip(&self.rows) {
+        for (idx, (name, rows)) in table_names().zip(&self.rows).enumerate() {
+            if table_names().take(idx).any(|before| before == name) {
+                continue;
+            }
             let rows = rows.load(Ordering::Relaxed);
             out.push_str(&format!(
                 "lake_rows_committed_total{{table=\"{name}\"}} {rows}\n"
