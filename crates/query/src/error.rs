@@ -283,9 +283,8 @@ fn kind_of(root: &DataFusionError) -> Kind {
             .map_or(Kind::Internal, |first| kind_of(first.find_root())),
         DataFusionError::ResourcesExhausted(_) => Kind::OutOfMemory,
         DataFusionError::ArrowError(error, _) => kind_of_arrow(error),
-        DataFusionError::ParquetError(_)
-        | DataFusionError::ObjectStore(_)
-        | DataFusionError::IoError(_) => Kind::Storage,
+        DataFusionError::IoError(error) => kind_of_io(error),
+        DataFusionError::ParquetError(_) | DataFusionError::ObjectStore(_) => Kind::Storage,
         DataFusionError::Internal(_)
         | DataFusionError::ExecutionJoin(_)
         | DataFusionError::External(_)
@@ -304,8 +303,21 @@ fn kind_of_arrow(error: &ArrowError) -> Kind {
         | ArrowError::OffsetOverflowError(_)
         | ArrowError::NotYetImplemented(_) => Kind::Unanswerable,
         ArrowError::MemoryError(_) => Kind::OutOfMemory,
-        ArrowError::IoError(..) | ArrowError::ParquetError(_) => Kind::Storage,
+        ArrowError::IoError(_, error) => kind_of_io(error),
+        ArrowError::ParquetError(_) => Kind::Storage,
         _ => Kind::Internal,
+    }
+}
+
+/// Only spill files are written, so a lack of room is one of room to spill. DataFusion says that its limit is reached by
+/// the name of the setting alone.
+fn kind_of_io(error: &std::io::Error) -> Kind {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    let is_limit = || error.to_string().contains("max_temp_directory_size");
+    if matches!(error.kind(), StorageFull | QuotaExceeded) || is_limit() {
+        Kind::OutOfMemory
+    } else {
+        Kind::Storage
     }
 }
 

@@ -64,6 +64,23 @@ async fn a_hungry_statement_fails_alone_and_names_its_limit() {
     fixture.ask("SELECT 1").await;
 }
 
+/// Scenario: what does not fit into memory does not fit into the room for spilling either, in the middle of writing it.
+#[tokio::test]
+async fn a_statement_that_spills_too_much_names_the_limit_and_not_the_tables() {
+    let config = Config {
+        memory_mib: 64,
+        spill_mib: 1,
+        ..config()
+    };
+    let fixture = fixture(&config).await;
+    let groups = "SELECT value, count(*) FROM generate_series(1, 3000000) GROUP BY value";
+    for sql in [hungry().as_str(), groups] {
+        let error = fixture.try_ask(sql).await.unwrap_err();
+        assert!(matches!(error, Error::OutOfMemory { .. }), "{error:?}");
+        assert!(error.to_string().contains("1 MiB"), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn a_sort_larger_than_memory_spills_and_leaves_nothing_behind() {
     let spill = tempfile::tempdir().unwrap();
