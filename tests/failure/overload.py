@@ -56,6 +56,8 @@ BYTES_PER_S = 50_000
 # written, and four releases that wait). The rest is what does not depend on the load: Parquet writers, connections,
 # and what the allocator keeps.
 MEMORY_REST = 128 << 20
+# What the log holds is not in memory, but where in the log it is.
+BYTES_PER_WAITING_SPAN = 64
 MEMORY_DRIFT_MAX = 1.1
 
 SDK_TRACES_PER_SECOND = 5
@@ -73,7 +75,7 @@ def attack_slow_store(checks, folder, binary):
             }
             tables = f"s3://{BUCKET}/{name}"
             with service(folder, name, binary, tables, environment, **limits) as server:
-                _attack(checks, folder, name, server, TRACES_PER_EXPORT, COMMIT_BYTES)
+                _attack(checks, folder, name, server, TRACES_PER_EXPORT, limits)
 
 
 def attack_cpu(checks, folder, binary):
@@ -88,7 +90,7 @@ def attack_cpu(checks, folder, binary):
     tables = str(folder.below(f"{name}-tables"))
     with _on(processors[:1]), service(folder, name, binary, tables, **limits) as server:
         with _on(processors[1:]):
-            _attack(checks, folder, name, server, TRACES_PER_EXPORT_CPU, COMMIT_BYTES_CPU)
+            _attack(checks, folder, name, server, TRACES_PER_EXPORT_CPU, limits)
 
 
 @contextmanager
@@ -102,7 +104,7 @@ def _on(processors):
         os.sched_setaffinity(0, before)
 
 
-def _attack(checks, folder, name, server, n_traces, commit_bytes):
+def _attack(checks, folder, name, server, n_traces, limits):
     def send(when, seconds, rate=None):
         arguments = {"senders": SENDERS, "traces": n_traces, "rate": rate}
         return Load(folder, f"{name}-{when}", server.http, seconds, **arguments).finish()
@@ -127,7 +129,9 @@ def _attack(checks, folder, name, server, n_traces, commit_bytes):
     checks.run(f"{name}: capacity", lambda: numbers)
     checks.run(f"{name}: what senders got", check_answers, during, (200, 429))
     checks.run(f"{name}: goodput", _check_goodput, during, max(capacities))
-    checks.run(f"{name}: memory", _check_memory, memory_before, peak, commit_bytes)
+    commit_bytes = limits["lake"]["commit_bytes"]
+    backlog = limits["intake"]["release_backlog_spans_max"]
+    checks.run(f"{name}: memory", _check_memory, memory_before, peak, commit_bytes, backlog)
     checks.run(f"{name}: SDK", _check_sdk, server, spans)
     checks.run(f"{name}: conservation", check_balance, server)
     checks.run(f"{name}: tables", check_tables, server, rough + before + during + after)
@@ -152,8 +156,9 @@ def _check_goodput(exports, capacity):
     return numbers
 
 
-def _check_memory(before, peak, commit_bytes):
-    limit = BYTES_IN_FLIGHT_MAX + 8 * commit_bytes + MEMORY_REST
+def _check_memory(before, peak, commit_bytes, backlog):
+    waiting = BYTES_PER_WAITING_SPAN * backlog
+    limit = BYTES_IN_FLIGHT_MAX + 8 * commit_bytes + waiting + MEMORY_REST
     grown = max(peak) - before
     half = peak[: len(peak) // 2], peak[len(peak) // 2 :]
     numbers = (

@@ -6,14 +6,20 @@
 //!
 //! The [`Gate`] in front of it says whether anything is accepted at all.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicBool, AtomicU8, Ordering},
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-use crate::status::{Overload, Refusal};
+use crate::status::{Overload, RETRY_DELAY, Refusal};
+
+/// The longest pause that a refused sender is asked for.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
 
 /// The byte budget of all exports in flight.
 #[derive(Clone, Debug)]
@@ -86,6 +92,8 @@ pub(crate) struct Gate {
     overload: AtomicU8,
     is_stopping: AtomicBool,
     failure: OnceLock<String>,
+    /// When the first sender was refused since it was closed, nanoseconds since 1970; 0: none was.
+    refused_unix_nano: AtomicU64,
 }
 
 const OPEN: u8 = 0;
@@ -119,6 +127,27 @@ impl Gate {
             Some(Overload::ReleaseBacklog | Overload::BytesInFlight) => RELEASE_BACKLOG,
         };
         self.overload.store(overload, Ordering::Relaxed);
+        if overload == OPEN {
+            self.refused_unix_nano.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// How long a sender that the gate refuses now is asked to wait. Under too much load it is closed for about
+    /// [`RETRY_DELAY`] at a time. Where it stays closed, as when storage is away, the pause grows with the time: senders
+    /// that try a few times only are still there when it opens.
+    pub(crate) fn retry_delay(&self, now_unix_nano: u64) -> Duration {
+        let first = self.refused_unix_nano.compare_exchange(
+            0,
+            now_unix_nano,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        let since = first.unwrap_or_else(|since| since).max(1);
+        let closed = Duration::from_nanos(now_unix_nano.saturating_sub(since));
+        if first.is_ok() || closed < RETRY_DELAY.saturating_mul(2) {
+            return RETRY_DELAY;
+        }
+        Duration::from_secs(closed.as_secs()).min(RETRY_DELAY_MAX)
     }
 
     /// Refuses everything from now on.

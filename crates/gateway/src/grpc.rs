@@ -22,6 +22,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use otlp::{export::Signal, reply::Encoding};
+use tonic::metadata::{MetadataMap, MetadataValue};
 use transport::Door;
 
 use crate::{
@@ -37,6 +38,9 @@ const FRAME_HEADER_BYTES: usize = 5;
 const GRPC_ENCODING: &str = "grpc-encoding";
 const GRPC_ACCEPT_ENCODING: &str = "grpc-accept-encoding";
 const GRPC_STATUS: &str = "grpc-status";
+
+/// Where the Python SDK (1.45) looks for the pause that it is asked for.
+const RETRY_INFO: &str = "google.rpc.retryinfo-bin";
 
 /// The gRPC receiver.
 #[derive(Debug)]
@@ -108,6 +112,33 @@ impl GrpcReceiver {
             refusal
         }
     }
+
+    /// A trailers-only answer. `RetryInfo` travels in `grpc-status-details-bin`, and for the Python SDK by itself, only
+    /// where the sender is to retry.
+    fn failure(&self, refusal: &Refusal) -> Response {
+        let outward = self.edge.outward(refusal);
+        let message = refusal.to_string();
+        let status = match outward.retry_after {
+            None => tonic::Status::new(outward.grpc, message),
+            Some(delay) => {
+                let code = outward.grpc.into();
+                let details = otlp::reply::status(Encoding::Protobuf, code, &message, Some(delay));
+                let mut metadata = MetadataMap::with_capacity(1);
+                let retry_info = otlp::reply::retry_info(delay);
+                metadata.insert_bin(RETRY_INFO, MetadataValue::from_bytes(&retry_info));
+                let details = Bytes::from(details);
+                tonic::Status::with_details_and_metadata(outward.grpc, message, details, metadata)
+            }
+        };
+        let mut response = status.into_http::<Body>();
+        if matches!(refusal, Refusal::UnknownEncoding) {
+            response.headers_mut().insert(
+                GRPC_ACCEPT_ENCODING,
+                HeaderValue::from_static(Compression::ACCEPTED),
+            );
+        }
+        response
+    }
 }
 
 async fn export(State(receiver): State<Arc<GrpcReceiver>>, request: Request) -> Response {
@@ -130,8 +161,8 @@ async fn export(State(receiver): State<Arc<GrpcReceiver>>, request: Request) -> 
     }
     match (outcome, signal) {
         (Ok(accepted), Some(signal)) => success(signal, &accepted),
-        (Err(refusal), _) => failure(&refusal),
-        (Ok(_), None) => failure(&Refusal::UnknownPath),
+        (Err(refusal), _) => receiver.failure(&refusal),
+        (Ok(_), None) => receiver.failure(&Refusal::UnknownPath),
     }
 }
 
@@ -199,28 +230,5 @@ fn success(signal: Signal, accepted: &Accepted) -> Response {
         header::CONTENT_TYPE,
         HeaderValue::from_static("application/grpc"),
     );
-    response
-}
-
-/// A trailers-only answer. `RetryInfo` travels in `grpc-status-details-bin`, and only where the sender is
-/// to retry.
-fn failure(refusal: &Refusal) -> Response {
-    let outward = refusal.outward();
-    let message = refusal.to_string();
-    let status = match outward.retry_after {
-        None => tonic::Status::new(outward.grpc, message),
-        Some(delay) => {
-            let code = outward.grpc.into();
-            let details = otlp::reply::status(Encoding::Protobuf, code, &message, Some(delay));
-            tonic::Status::with_details(outward.grpc, message, Bytes::from(details))
-        }
-    };
-    let mut response = status.into_http::<Body>();
-    if matches!(refusal, Refusal::UnknownEncoding) {
-        response.headers_mut().insert(
-            GRPC_ACCEPT_ENCODING,
-            HeaderValue::from_static(Compression::ACCEPTED),
-        );
-    }
     response
 }

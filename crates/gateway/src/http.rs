@@ -110,7 +110,7 @@ impl HttpReceiver {
     }
 
     fn failure(&self, encoding: Encoding, refusal: &Refusal) -> Response {
-        let outward = refusal.outward();
+        let outward = self.edge.outward(refusal);
         let message = refusal.to_string();
         let body =
             otlp::reply::status(encoding, outward.grpc.into(), &message, outward.retry_after);

@@ -17,7 +17,7 @@ use crate::{
     ingest::{Input, Request},
     metrics::{Metrics, Transport},
     record::SpanWindow,
-    status::Refusal,
+    status::{Outward, Refusal},
 };
 
 /// Above this many plain bytes the check (about 1 GB/s) would hold a task's thread for too long.
@@ -108,6 +108,15 @@ impl Edge {
                 .count_refused_items(signal, refusal.reason(), n_items);
         }
         outcome.map(|()| accepted)
+    }
+
+    /// What the sender is told of a refusal.
+    pub(crate) fn outward(&self, refusal: &Refusal) -> Outward {
+        let mut outward = refusal.outward();
+        if refusal.is_of_gate() {
+            outward.retry_after = Some(self.gate.retry_delay(self.clock.unix_nano()));
+        }
+        outward
     }
 
     /// Counts the answer of one export.

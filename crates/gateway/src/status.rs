@@ -24,7 +24,7 @@ use http::StatusCode;
 use tonic::Code;
 use transport::Unauthenticated;
 
-/// How long a refused sender is asked to wait. Decisions and deletions happen many times a second, so that
+/// How long a refused sender is asked to wait, unless the gate stays closed (`Gate::retry_delay`). Decisions and deletions happen many times a second, so that
 /// a longer pause would leave capacity unused.
 pub(crate) const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -125,6 +125,15 @@ impl Refusal {
             grpc,
             http,
             retry_after,
+        }
+    }
+
+    /// Is it the gate that refuses, and not what this request asks for?
+    pub(crate) fn is_of_gate(&self) -> bool {
+        match self {
+            Refusal::Overloaded(limit) => *limit != Overload::BytesInFlight,
+            Refusal::Unavailable => true,
+            _ => false,
         }
     }
 

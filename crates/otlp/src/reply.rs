@@ -113,19 +113,25 @@ fn status_protobuf(grpc_code: i32, message: &str, retry_after: Option<Duration>)
         // `Any { string type_url = 1; bytes value = 2; }`
         out.open(3);
         out.bytes(1, RETRY_INFO.as_bytes());
-        out.open(2);
-        // `RetryInfo { Duration retry_delay = 1; }`, `Duration { int64 seconds = 1; int32 nanos = 2; }`
-        out.open(1);
-        if delay.as_secs() != 0 {
-            out.varint(1, delay.as_secs());
-        }
-        if delay.subsec_nanos() != 0 {
-            out.varint(2, u64::from(delay.subsec_nanos()));
-        }
-        out.close();
-        out.close();
+        out.bytes(2, &retry_info(delay));
         out.close();
     }
+    out.finish()
+}
+
+/// A `google.rpc.RetryInfo` by itself, protobuf: the Python SDK looks for it in the trailer
+/// `google.rpc.retryinfo-bin` and not among the details of the status.
+pub fn retry_info(retry_after: Duration) -> Vec<u8> {
+    let mut out = Writer::default();
+    // `RetryInfo { Duration retry_delay = 1; }`, `Duration { int64 seconds = 1; int32 nanos = 2; }`
+    out.open(1);
+    if retry_after.as_secs() != 0 {
+        out.varint(1, retry_after.as_secs());
+    }
+    if retry_after.subsec_nanos() != 0 {
+        out.varint(2, u64::from(retry_after.subsec_nanos()));
+    }
+    out.close();
     out.finish()
 }
 

@@ -31,6 +31,9 @@ async fn over_the_byte_budget_senders_are_told_to_wait() {
     assert_eq!(answer.header("content-type"), PROTOBUF);
     assert_eq!(status.code(), Code::Unavailable);
     assert!(!status.details().is_empty(), "RetryInfo");
+    let alone = status.metadata().get_bin("google.rpc.retryinfo-bin");
+    let alone = alone.unwrap().to_bytes().unwrap();
+    assert_eq!(&alone[..], [10, 2, 8, 1], "one second");
 
     drop(held);
     eventually(async || {
@@ -112,6 +115,14 @@ async fn a_storage_stage_that_stands_still_stops_neither_intake_nor_decisions() 
     })
     .await;
     assert_eq!(answer.header("retry-after"), "1");
+    // The longer it stays closed, the longer is the pause.
+    for (seconds, told) in [(1, "1"), (6, "7"), (90, "30")] {
+        gateway.advance(seconds);
+        let answer = gateway
+            .post("/v1/traces", PROTOBUF, trace_export(200, 10))
+            .await;
+        assert_eq!(answer.header("retry-after"), told);
+    }
     // Refused already for what is undecided, perhaps; decided it is all the same.
     let sequence = gateway.next_release().await.sequence;
     gateway.handle.committed(sequence);
