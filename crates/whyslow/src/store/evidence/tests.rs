@@ -410,7 +410,7 @@ proptest! {
     /// Guarantee: each request has one first row and at most one later one; the later one is complete and knows at least as
     /// many samples; in the end nothing waits; equal runs are equal.
     #[test]
-    fn each_request_has_at_most_one_later_revision_and_it_is_right(
+    fn each_request_has_at_most_one_later_revision_and_it_is_complete(
         pieces in prop::collection::vec((1..3_u32, 0..12_i64, 1..200_i64), 1..14),
         requests in prop::collection::vec((1..3_u32, 0..100_i64, 0..30_i64, 0..14_usize), 1..12),
     ) {
