@@ -16,6 +16,7 @@ use super::{
     measure::{Gauge, Total},
     pairs::{Pair, Pairs, nanos},
     range::Numbers,
+    series::Around,
 };
 use crate::throttle;
 
@@ -95,11 +96,11 @@ fn put_keys(named: &mut Named, requests: &[KeptRequest], pairs: &Pairs<'_>) {
     );
     named.put(
         "trace_id",
-        StringArray::from_iter_values(rows.iter().map(|pair| request(pair).trace_id.to_string())),
+        ids(requests, rows, |request| request.trace_id.to_string()),
     );
     named.put(
         "span_id",
-        StringArray::from_iter_values(rows.iter().map(|pair| request(pair).span_id.to_string())),
+        ids(requests, rows, |request| request.span_id.to_string()),
     );
     named.texts(
         "k8s_pod_name",
@@ -127,6 +128,20 @@ fn put_keys(named: &mut Named, requests: &[KeptRequest], pairs: &Pairs<'_>) {
         "duration_ns",
         Int64Array::from_iter_values(rows.iter().map(|pair| pair.end - pair.start)),
     );
+}
+
+/// An id of each row's request, spelled once for the rows of one request.
+fn ids(
+    requests: &[KeptRequest],
+    rows: &[Pair<'_>],
+    spell: impl Fn(&KeptRequest) -> String,
+) -> StringArray {
+    let mut ids = StringBuilder::with_capacity(rows.len(), rows.len() * 32);
+    for of_request in rows.chunk_by(|one, other| one.request == other.request) {
+        let id = spell(&requests[of_request[0].request]);
+        of_request.iter().for_each(|_| ids.append_value(&id));
+    }
+    ids.finish()
 }
 
 fn put_placement(named: &mut Named, pairs: &Pairs<'_>) {
@@ -320,18 +335,24 @@ fn put_counters(named: &mut Named, pairs: &Pairs<'_>, away_max: i64) {
         (&[Total::PcieReplay], "pcie_replays", 1.0),
         (NVLINK, "nvlink_errors", 1.0),
     ];
+    let around: Vec<Option<Around>> = pairs
+        .rows
+        .iter()
+        .map(|pair| pair.series?.around(pair.start, pair.end, away_max))
+        .collect();
     let mut windows: Vec<Option<i64>> = vec![None; pairs.rows.len()];
     let mut restarts: Vec<Option<bool>> = vec![None; pairs.rows.len()];
     for (totals, name, divisor) in columns {
         let mut column: Vec<Option<f64>> = Vec::with_capacity(pairs.rows.len());
-        for ((pair, window), restart) in pairs.rows.iter().zip(&mut windows).zip(&mut restarts) {
+        let rows = pairs.rows.iter().zip(&around);
+        for (((pair, around), window), restart) in rows.zip(&mut windows).zip(&mut restarts) {
             // Of several that add up, those count that there are.
             let mut sum = None;
             let grown = totals
                 .iter()
-                .filter_map(|total| pair.series?.growth(*total, pair.start, pair.end, away_max));
-            for (grown, length) in grown {
-                *window = Some(length);
+                .filter_map(|total| pair.series?.growth(*total, (*around)?));
+            for grown in grown {
+                *window = around.map(|around| around.length);
                 *restart = Some(restart.unwrap_or(false) || !grown.is_whole);
                 sum = Some(sum.unwrap_or(0.0) + grown.amount / divisor);
             }

@@ -63,6 +63,14 @@ pub(crate) struct Place {
     pub(crate) away: Option<i64>,
 }
 
+/// The samples around a stretch of time, and the time between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Around {
+    first: usize,
+    last: usize,
+    pub(crate) length: i64,
+}
+
 impl Place {
     pub(crate) const NONE: Self = Self {
         from: 0,
@@ -217,26 +225,26 @@ impl Series {
         is_known.then(|| self.throttle.fold(place.from, place.to).0)
     }
 
-    /// What a counter grew by between the last sample at or before `start` and the first at or after `end`, and the
-    /// time between those two; `None` where either is missing, further than `away_max` away, or does not say it.
-    pub(crate) fn growth(
-        &self,
-        total: Total,
-        start: i64,
-        end: i64,
-        away_max: i64,
-    ) -> Option<(Growth, i64)> {
+    /// The last sample at or before `start` and the first at or after `end`; `None` where either is missing or further
+    /// than `away_max` away.
+    pub(crate) fn around(&self, start: i64, end: i64, away_max: i64) -> Option<Around> {
         let first = self
             .times
             .partition_point(|at| *at <= start)
             .checked_sub(1)?;
         let last = self.times.partition_point(|at| *at < end);
         let (from, to) = (self.times[first], *self.times.get(last)?);
-        if start - from > away_max || to - end > away_max {
-            return None;
-        }
-        let grown = self.totals[total as usize].growth(first, last)?;
-        Some((grown, to - from))
+        let is_near = start - from <= away_max && to - end <= away_max;
+        is_near.then_some(Around {
+            first,
+            last,
+            length: to - from,
+        })
+    }
+
+    /// What a counter grew by between two samples; `None` where either does not say it.
+    pub(crate) fn growth(&self, total: Total, around: Around) -> Option<Growth> {
+        self.totals[total as usize].growth(around.first, around.last)
     }
 
     /// XID errors that may have come in `start..end`: the scrapes around them leave no more than that open.

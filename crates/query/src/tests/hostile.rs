@@ -92,6 +92,7 @@ async fn the_catalog_shows_our_tables_and_views_only() {
         +----------------+------------+
         | engine_samples | BASE TABLE |
         | evidence       | BASE TABLE |
+        | gpu_evidence   | VIEW       |
         | gpu_samples    | BASE TABLE |
         | request_phases | VIEW       |
         | requests       | BASE TABLE |
