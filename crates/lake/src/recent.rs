@@ -229,13 +229,17 @@ impl<'a> Reading<'a> {
 
     /// The columns that are read, in the table's types; one that a file of another version lacks is NULL.
     fn conformed(&self, rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-        let columns = self.schema.fields().iter().map(|field| {
-            match rows.column_by_name(field.name()) {
-                Some(column) if column.data_type() == field.data_type() => Ok(Arc::clone(column)),
-                Some(column) => cast(column, field.data_type()),
-                None => Ok(new_null_array(field.data_type(), rows.num_rows())),
-            }
-        });
+        let columns =
+            self.schema
+                .fields()
+                .iter()
+                .map(|field| match rows.column_by_name(field.name()) {
+                    Some(column) if column.data_type() == field.data_type() => {
+                        Ok(Arc::clone(column))
+                    }
+                    Some(column) => cast(column, field.data_type()),
+                    None => Ok(new_null_array(field.data_type(), rows.num_rows())),
+                });
         let columns = columns.collect::<Result<Vec<ArrayRef>, ArrowError>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
         RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)

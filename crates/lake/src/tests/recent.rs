@@ -53,17 +53,28 @@ async fn rows_of_files_and_of_memory_from_a_time_on_are_found() {
         table.newest("start_time").map(|at| at / 1_000),
         Some(start(100) / 1_000)
     );
-    for last in [-1, 0, 50, 100, 5_000, 9_999, 10_000, 20_000, 89_999, 100_000] {
+    for last in [
+        -1, 0, 50, 100, 5_000, 9_999, 10_000, 20_000, 89_999, 100_000,
+    ] {
         let found = table.recent(since(start(last))).await.unwrap();
         assert_eq!(ids(&found), (0..=last.min(89_999)).collect::<Vec<_>>());
         assert!(found.unreadable.is_empty() && !found.is_cut, "{last}");
     }
     let found = table.recent(since(start(150))).await.unwrap();
     let batch = &found.batches[0];
-    let names: Vec<_> = batch.schema().fields().iter().map(|f| f.name().clone()).collect();
+    let names: Vec<_> = batch
+        .schema()
+        .fields()
+        .iter()
+        .map(|f| f.name().clone())
+        .collect();
     assert_eq!(names, ["duration_s", "id", "stops"]);
     assert!(batch["stops"].as_list_opt::<i32>().is_some());
-    let n_null: usize = found.batches.iter().map(|batch| batch["duration_s"].null_count()).sum();
+    let n_null: usize = found
+        .batches
+        .iter()
+        .map(|batch| batch["duration_s"].null_count())
+        .sum();
     assert_eq!(n_null, (0..=150).filter(|id| id % 5 == 0).count());
 }
 
@@ -72,18 +83,35 @@ async fn of_too_many_rows_the_newest_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let table = table_with_files(folder.path()).await;
     for rows_max in [1, 100, 5_000, 30_000, 90_000] {
-        let wanted = Recent { rows_max, ..since(0) };
+        let wanted = Recent {
+            rows_max,
+            ..since(0)
+        };
         let found = table.recent(wanted).await.unwrap();
         let n_rows = i64::try_from(rows_max).unwrap();
         assert_eq!(ids(&found), (0..n_rows).collect::<Vec<_>>());
         assert_eq!(found.is_cut, rows_max < 90_000, "{rows_max}");
     }
-    let wanted = Recent { bytes_max: 100_000, ..since(0) };
+    let wanted = Recent {
+        bytes_max: 100_000,
+        ..since(0)
+    };
     let found = table.recent(wanted).await.unwrap();
     let kept = ids(&found);
-    let n_bytes: usize = found.batches.iter().map(|b| b.get_array_memory_size()).sum();
-    assert!(found.is_cut && kept.len() > 100 && n_bytes < 400_000, "{} {n_bytes}", kept.len());
-    assert_eq!(kept, (0..i64::try_from(kept.len()).unwrap()).collect::<Vec<_>>());
+    let n_bytes: usize = found
+        .batches
+        .iter()
+        .map(|b| b.get_array_memory_size())
+        .sum();
+    assert!(
+        found.is_cut && kept.len() > 100 && n_bytes < 400_000,
+        "{} {n_bytes}",
+        kept.len()
+    );
+    assert_eq!(
+        kept,
+        (0..i64::try_from(kept.len()).unwrap()).collect::<Vec<_>>()
+    );
 }
 
 #[tokio::test]
@@ -94,7 +122,10 @@ async fn many_rows_of_one_time_do_not_pass_the_limit() {
         table.append("a", sequence, trips(7..8));
     }
     table.append("a", 51, trips_on(DAY, 3..4));
-    let wanted = Recent { rows_max: 20, ..since(0) };
+    let wanted = Recent {
+        rows_max: 20,
+        ..since(0)
+    };
     let found = table.recent(wanted).await.unwrap();
     assert!(found.is_cut);
     assert_eq!(ids(&found), [3]);
@@ -111,10 +142,16 @@ async fn a_damaged_or_missing_file_is_told_and_the_others_are_read() {
     std::fs::write(path(1), b"PAR1 is not all that it takes").unwrap();
     std::fs::remove_file(path(2)).unwrap();
     let found = table.recent(since(start(10_100))).await.unwrap();
-    assert_eq!(ids(&found), (0..100).chain(10_000..=10_100).collect::<Vec<_>>());
+    assert_eq!(
+        ids(&found),
+        (0..100).chain(10_000..=10_100).collect::<Vec<_>>()
+    );
     let told: Vec<String> = found.unreadable.iter().map(ToString::to_string).collect();
     assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told.iter().all(|told| told.starts_with("cannot read the data file `date=")));
+    assert!(
+        told.iter()
+            .all(|told| told.starts_with("cannot read the data file `date="))
+    );
     // What has no recent row is not even looked at.
     let found = table.recent(since(start(50))).await.unwrap();
     assert!(found.unreadable.is_empty());
