@@ -31,6 +31,7 @@
 //! | how rows get into the log, retries, conflicts | `commit`, `written` |
 //! | compaction, retention, vacuum | `maintain` |
 //! | what readers see, refresh | `table`, `data_file`, `statistics` |
+//! | the newest rows without SQL | `recent` |
 
 mod attempts;
 mod checkpoint;
@@ -44,6 +45,7 @@ mod layout;
 mod location;
 mod maintain;
 mod parquet_file;
+mod recent;
 #[cfg(feature = "testing")]
 pub mod sim;
 mod statistics;
@@ -59,5 +61,6 @@ pub use crate::error::{Error, Result};
 pub use crate::lake::{Lake, Mode};
 pub use crate::location::Location;
 pub use crate::maintain::{Compacted, Deleted, Expired, Maintenance, Report};
+pub use crate::recent::{Recent, RecentRows};
 pub use crate::statistics::{Bound, ColumnStatistics};
 pub use crate::table::{Table, View};

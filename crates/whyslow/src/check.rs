@@ -4,6 +4,7 @@ pub(crate) mod policy;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use transport::{Auth, ServerTls};
 
@@ -204,8 +205,9 @@ fn destinations(config: &config::Config) -> Vec<String> {
             let correlate = &config.correlate;
             let placements = correlate.placements_file.as_ref();
             lines.push(format!(
-                "  evidence  of kept requests from GPU samples that come within {:?}; pods on GPUs by exporters' labels{}",
+                "  evidence  of kept requests from GPU samples that come within {:?}{}; pods on GPUs by exporters' labels{}",
                 correlate.max_lateness,
+                completed(correlate.completion_wait),
                 placements.map_or(String::new(), |file| format!(" and `{file}`")),
             ));
             lines.push(maintenance(&lake.maintenance));
@@ -217,6 +219,13 @@ fn destinations(config: &config::Config) -> Vec<String> {
         lines.push(format!("  export    `{}`: {words}", exporter.id));
     }
     lines
+}
+
+fn completed(wait: Duration) -> String {
+    if wait.is_zero() {
+        return String::new();
+    }
+    format!(", completed once by those of the next {wait:?}")
 }
 
 fn maintenance(maintenance: &config::Maintenance) -> String {

@@ -137,7 +137,7 @@ async fn show_all(
 const EVIDENCE: &str = "SELECT trace_id, gpu_uuid, attribution, sample_count AS samples, \
      round(thermal_throttle_share, 2) AS thermal_share, round(sm_clock_mhz_avg) AS clock_mhz, \
      round(baseline_sm_clock_mhz) AS before_mhz, temp_c_max AS temp_c, missing_link \
-     FROM evidence ORDER BY thermal_throttle_share DESC NULLS LAST, start_time LIMIT 8";
+     FROM gpu_evidence ORDER BY thermal_throttle_share DESC NULLS LAST, start_time LIMIT 8";
 
 /// What was sent.
 struct Sent {

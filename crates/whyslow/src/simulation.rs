@@ -2,7 +2,8 @@
 //! and fails, an object store that fails, delays and reorders, and a model that knows what must hold.
 //!
 //! - `kill_points`: one run, ended inside each of its disk calls and store calls in turn;
-//! - `seeds`: runs whose schedule, faults, kills and power failures follow from a seed.
+//! - `seeds`: runs whose schedule, faults, kills and power failures follow from a seed;
+//! - `late`: GPU samples that come late, and what they complete, through kills.
 //!
 //! | variable | meaning | default |
 //! |---|---|---|
@@ -11,6 +12,7 @@
 //! | `SEED` | this seed alone, with its steps printed | |
 
 mod kill_points;
+mod late;
 mod model;
 mod process;
 mod schedule;

@@ -20,6 +20,7 @@ mod evidence;
 mod metrics;
 mod placed;
 pub(crate) mod placements_file;
+mod reload;
 mod rows;
 mod samples;
 mod target;
@@ -31,6 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use arrow::array::RecordBatch;
 use correlate::Placement;
 use gateway::{Clock, Handle, Release};
@@ -73,10 +75,14 @@ const NAMES: [&str; 5] = [
 
 /// Writers behind them: a table, and what the app id of the writer ends with, so that it is another than that of a
 /// release.
-const BEHIND: [(&str, &str); 1] = [("evidence", "")];
+const BEHIND: [(&str, &str); 2] = [("evidence", ""), ("evidence", "/late")];
+
+/// Place of a table in [`NAMES`].
+const REQUESTS: usize = 1;
 
 /// Places in [`BEHIND`].
 const EVIDENCE: usize = 0;
+const LATE: usize = 1;
 
 /// Rows of one release, from a stage behind.
 #[derive(Debug)]
@@ -97,6 +103,8 @@ pub(crate) struct Store {
     rows: Rows,
     samples: Samples,
     running: Running,
+    /// Requests of releases through this one were read back.
+    reloaded: i64,
     evidence: Evidence,
     clock: Clock,
     metrics: Arc<Metrics>,
@@ -128,9 +136,11 @@ impl Store {
         for (name, suffix) in BEHIND {
             behind.push(Target::open(lake, name, &format!("{app_id}{suffix}")).await?);
         }
+        let evidence = Evidence::new(correlate, placements, behind[EVIDENCE].committed());
+        let reloaded = targets[REQUESTS].committed();
         let lacks = |_| anyhow::anyhow!("the lake lacks a table");
         let redaction = tables::redact::Redaction::new(redact)?;
-        Ok(Self {
+        let mut store = Self {
             tables: lake.tables().to_vec(),
             targets: targets.try_into().map_err(lacks)?,
             behind: behind.try_into().map_err(lacks)?,
@@ -139,7 +149,8 @@ impl Store {
             rows: Rows::new(&redaction),
             samples: Samples::new(),
             running: Running::new(evidence::remembered_nanos(correlate)),
-            evidence: Evidence::new(correlate, placements),
+            reloaded,
+            evidence,
             clock,
             metrics: Arc::new(Metrics::default()),
             appended: 0,
@@ -147,7 +158,27 @@ impl Store {
             told: None,
             waiting_since: None,
             pause: None,
-        })
+        };
+        store.reload(lake, correlate).await?;
+        Ok(store)
+    }
+
+    /// Reads back what the process before this one knew, and the log may not have any more.
+    async fn reload(&mut self, lake: &Lake, config: &Correlate) -> anyhow::Result<()> {
+        let now = self.now_unix_nano();
+        let read = async |name: &str, wanted: reload::Wanted| {
+            let table = reload::table(lake, name)?;
+            let rows = reload::recent(table, wanted, now).await;
+            rows.with_context(|| format!("read recent rows of `{name}`"))
+        };
+        let samples = read("gpu_samples", self.evidence.wanted_samples()).await?;
+        let evidence = read("evidence", Evidence::wanted_evidence(config)).await?;
+        let requests = read("requests", self.running.wanted()).await?;
+        tokio::task::block_in_place(|| {
+            self.evidence.reload(&samples, &evidence, now);
+            self.running.reload(&requests, now);
+        });
+        Ok(())
     }
 
     /// Notes in the folder of the log how far all tables are.
@@ -225,6 +256,9 @@ impl Store {
 
     fn append(&mut self, release: &Release) {
         let now = self.now_unix_nano();
+        if release.sequence > self.reloaded {
+            self.running.end_reload();
+        }
         let mapped = self.samples.map(release);
         let mut built = self.rows.build(release, &mut self.running, now);
         let n_lost = built.n_lost.saturating_add(mapped.n_lost);
@@ -233,7 +267,9 @@ impl Store {
         let gpus: Vec<RecordBatch> = mapped.gpus.into_iter().map(target::compact).collect();
         self.evidence.take_samples(&gpus, &mapped.gpu_samples, now);
         let kept = std::mem::take(&mut built.kept);
-        self.evidence.take_kept(release.sequence, kept.iter(), now);
+        let decided = release.decided_unix_nano;
+        self.evidence
+            .take_kept(release.sequence, decided, kept.iter(), now);
         let batches = [
             built.spans,
             built.requests,
@@ -257,11 +293,18 @@ impl Store {
         let (evidence, running) = (&mut self.evidence, &self.running);
         let written =
             tokio::task::block_in_place(|| evidence.write(running, is_urgent, now_unix_nano));
-        self.append_behind(EVIDENCE, written);
-        let n_waiting = self.evidence.n_waiting() as u64;
-        self.metrics
-            .evidence_waiting
-            .store(n_waiting, Ordering::Relaxed);
+        self.append_behind(EVIDENCE, written.first);
+        self.append_behind(LATE, written.completed);
+        let gauges = [
+            (&self.metrics.evidence_waiting, self.evidence.n_waiting()),
+            (
+                &self.metrics.evidence_incomplete,
+                self.evidence.n_incomplete(),
+            ),
+        ];
+        for (gauge, n_waiting) in gauges {
+            gauge.store(n_waiting as u64, Ordering::Relaxed);
+        }
     }
 
     fn append_behind(&mut self, stage: usize, written: Vec<Written>) {
@@ -320,7 +363,7 @@ impl Store {
     pub(crate) async fn commit_tables(&mut self) -> Option<Committed> {
         // Read first: what is appended while the other tables are committed waits for the next time.
         let stored = self.appended;
-        let behind = [self.evidence.appended()];
+        let behind = [self.evidence.appended(), self.evidence.completed()];
         let throughs = [stored; NAMES.len()].into_iter().chain(behind);
         let targets = self.targets.iter_mut().chain(&mut self.behind);
         for (target, through) in targets.zip(throughs) {

@@ -18,6 +18,35 @@ use crate::{
     error::{Error, Result},
 };
 
+/// Columns that are no measured value but the mask.
+const OTHERS: [&str; 5] = [
+    "gpu_uuid",
+    "mig_instance",
+    "time_unix_nano",
+    GpuField::ThrottleMask.column(),
+    "xid_events",
+];
+
+const COLUMNS: [&str; OTHERS.len() + Gauge::ALL.len() + Total::ALL.len()] = {
+    let mut columns = [""; OTHERS.len() + Gauge::ALL.len() + Total::ALL.len()];
+    let mut place = 0;
+    while place < columns.len() {
+        let (gauge, total) = (
+            place.wrapping_sub(OTHERS.len()),
+            place.wrapping_sub(OTHERS.len() + Gauge::ALL.len()),
+        );
+        columns[place] = if place < OTHERS.len() {
+            OTHERS[place]
+        } else if gauge < Gauge::ALL.len() {
+            Gauge::ALL[gauge].field().column()
+        } else {
+            Total::ALL[total].field().column()
+        };
+        place += 1;
+    }
+    columns
+};
+
 /// Device and time of a sample, and where it is.
 type Key = (u32, i64, u32, u32);
 
@@ -108,15 +137,29 @@ pub struct SampleIndex {
 }
 
 impl SampleIndex {
-    /// Takes batches of `gpu_samples`, or of its columns that are read here. Rows may come in any order; of rows with one
+    /// The columns of `gpu_samples` that are read.
+    pub const COLUMNS: &'static [&'static str] = &COLUMNS;
+
+    /// Takes batches of `gpu_samples`, or of [`Self::COLUMNS`]. Rows may come in any order; of rows with one
     /// device and time, the first value of each column counts (a scrape that was delivered twice is one sample).
     ///
     /// # Errors
     /// [`Error::NoColumn`] and [`Error::ColumnType`] if a batch is not of that table.
     pub fn new(batches: &[RecordBatch]) -> Result<Self> {
+        Self::of_devices(batches, |_| true)
+    }
+
+    /// The same of these devices alone.
+    ///
+    /// # Errors
+    /// Those of [`Self::new`].
+    pub fn of_devices(
+        batches: &[RecordBatch],
+        is_wanted: impl Fn(&Device) -> bool,
+    ) -> Result<Self> {
         let read: Vec<Read<'_>> = batches.iter().map(Read::new).collect::<Result<_>>()?;
         let mut devices = HashMap::new();
-        let mut keys = keys(&read, &mut devices);
+        let mut keys = keys(&read, &mut devices, is_wanted);
         keys.sort_unstable();
         let mut series = Vec::with_capacity(devices.len());
         let mut rest = keys.as_slice();
@@ -136,9 +179,12 @@ impl SampleIndex {
 }
 
 /// Rows that name a device and a time, devices numbered as they come.
-fn keys(read: &[Read<'_>], devices: &mut HashMap<Device, u32>) -> Vec<Key> {
-    let n_rows = read.iter().map(|columns| columns.time.len()).sum();
-    let mut keys = Vec::with_capacity(n_rows);
+fn keys(
+    read: &[Read<'_>],
+    devices: &mut HashMap<Device, u32>,
+    is_wanted: impl Fn(&Device) -> bool,
+) -> Vec<Key> {
+    let mut keys = Vec::new();
     let mut spelled: HashMap<(&str, Option<&str>), Option<u32>> = HashMap::new();
     for (batch, columns) in (0_u32..).zip(read) {
         for (row, at) in (0_u32..).zip(columns.time) {
@@ -154,7 +200,8 @@ fn keys(read: &[Read<'_>], devices: &mut HashMap<Device, u32>) -> Vec<Key> {
                 .then(|| columns.mig_instance.value(place));
             let number = *spelled.entry((uuid, mig)).or_insert_with(|| {
                 let next = u32::try_from(devices.len()).ok()?;
-                Some(*devices.entry(device(uuid, mig)?).or_insert(next))
+                let device = device(uuid, mig).filter(&is_wanted)?;
+                Some(*devices.entry(device).or_insert(next))
             });
             if let Some(number) = number {
                 keys.push((number, at, batch, row));

@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use otlp::export::Signal;
 use tokio::sync::oneshot;
 use wal::{Disk, SyncHandle};
 
@@ -10,7 +11,7 @@ use crate::{
     admission::{Budget, Gate},
     config::SyncPolicy,
     error::Result,
-    ingest::{Effect, Ingest, Input, IsRequest, Settings},
+    ingest::{Effect, Ingest, Input, IsRequest, Request, Settings},
     metrics::{Conservation, Metrics},
     progress::Progress,
     release::{Plan, Release, Releaser},
@@ -144,6 +145,17 @@ impl<D: Disk> Stepped<D> {
             return Ticket(Waiting::Answered(Answer::Refused));
         }
         let (request, replied) = super::request(&self.budget, body, n_spans, now_unix_nano);
+        self.apply(Input::Request(request), now_unix_nano);
+        Ticket(Waiting::For(replied))
+    }
+
+    /// The same with an export of `n_points` checked points of metrics.
+    pub fn submit_metrics(&mut self, body: Bytes, n_points: u64, now_unix_nano: u64) -> Ticket {
+        let (request, replied) = super::request(&self.budget, body, n_points, now_unix_nano);
+        let request = Request {
+            content: Signal::Metrics.into(),
+            ..request
+        };
         self.apply(Input::Request(request), now_unix_nano);
         Ticket(Waiting::For(replied))
     }

@@ -9,5 +9,6 @@ mod maintain;
 mod maintain_crashes;
 mod opening;
 mod places;
+mod recent;
 mod views;
 mod writers_and_compactor;

@@ -61,6 +61,10 @@ pub(crate) struct Correlate {
     /// How long the evidence of a request waits for GPU samples of its time, at most; nothing else waits. Default `60s`.
     #[serde(deserialize_with = "sampler::duration::deserialize")]
     pub(crate) max_lateness: Duration,
+    /// How long after that its evidence may be completed by late samples, once; the log is kept for what waits. `0s`: not
+    /// at all. Default `15m`.
+    #[serde(deserialize_with = "sampler::duration::deserialize")]
+    pub(crate) completion_wait: Duration,
     /// How far away the one sample may be that stands for a request in whose time none was taken. Default `60s`.
     #[serde(deserialize_with = "sampler::duration::deserialize")]
     pub(crate) nearest_sample_max: Duration,
@@ -75,6 +79,7 @@ impl Default for Correlate {
     fn default() -> Self {
         Self {
             max_lateness: Duration::from_secs(60),
+            completion_wait: Duration::from_secs(15 * 60),
             nearest_sample_max: Duration::from_secs(60),
             baseline: Duration::from_secs(600),
             placements_file: None,
@@ -87,6 +92,7 @@ impl Correlate {
         const HOUR: Duration = Duration::from_secs(3600);
         let spans = [
             ("max_lateness", self.max_lateness),
+            ("completion_wait", self.completion_wait),
             ("nearest_sample_max", self.nearest_sample_max),
             ("baseline", self.baseline),
         ];

@@ -296,14 +296,13 @@ async fn devices(source: &Source, row: &Row<'_>) -> anyhow::Result<Vec<DeviceFac
     let sql = format!(
         "SELECT gpu_uuid, mig_instance, missing_link, attribution, sm_clock_mhz_avg, baseline_sm_clock_mhz, \
          thermal_throttle_share, array_to_string(throttle_reasons, ',') AS throttle_reasons, \
-         array_to_string(xids, ',') AS xids, array_to_string(xids_before, ',') AS xids_before, nvlink_errors, temp_c_max, revision \
-         FROM evidence WHERE trace_id = {} AND span_id = '{span_id}' ORDER BY revision DESC",
+         array_to_string(xids, ',') AS xids, array_to_string(xids_before, ',') AS xids_before, nvlink_errors, temp_c_max \
+         FROM gpu_evidence WHERE trace_id = {} AND span_id = '{span_id}' ORDER BY gpu_uuid, start_time_unix_nano",
         quoted(&trace_id)
     );
     let rows = Rows::ask(source, &sql).await?;
-    let last = rows.iter().filter_map(|row| row.int("revision")).max();
-    let of_last = rows.iter().filter(|row| row.int("revision") == last);
-    Ok(of_last
+    Ok(rows
+        .iter()
         .map(|row| DeviceFact {
             gpu_uuid: row
                 .text("gpu_uuid")

@@ -27,6 +27,17 @@ const POLICIES: &str =
     {name: failed, type: status_code, status_code: {status_codes: [ERROR]}},
     {name: half, type: probabilistic, probabilistic: {sampling_percentage: 50}}]}";
 
+/// What differs between simulations.
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    pub(super) policies: &'static str,
+    pub(super) sync_interval: Duration,
+    pub(super) log_bytes_max: u64,
+    pub(super) release_backlog_spans_max: u64,
+    pub(super) correlate: Correlate,
+    pub(super) clock: Clock,
+}
+
 /// A process that runs.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -44,12 +55,31 @@ impl Process {
         store: &SimStore,
         sync_interval: Duration,
     ) -> anyhow::Result<Self> {
+        let options = Options {
+            policies: POLICIES,
+            sync_interval,
+            log_bytes_max: 1 << 20,
+            release_backlog_spans_max: 400,
+            correlate: Correlate::default(),
+            clock: Clock::system(),
+        };
+        Self::start_with(runtime, disk, store, &options)
+    }
+
+    /// The same with other settings.
+    pub(super) fn start_with(
+        runtime: &Runtime,
+        disk: &SimDisk,
+        store: &SimStore,
+        options: &Options,
+    ) -> anyhow::Result<Self> {
         let opened = runtime.block_on(async {
             let lake = store.open(&tables::all(), Mode::Create).await?;
             let redact = tables::redact::Config::default();
-            let correlate = (&Correlate::default(), Vec::new());
+            let correlate = (&options.correlate, Vec::new());
             let exporter = LakeExporter::default();
-            Store::open(&lake, APP_ID, exporter, &redact, correlate, Clock::system()).await
+            let clock = options.clock.clone();
+            Store::open(&lake, APP_ID, exporter, &redact, correlate, clock).await
         });
         let exporter = opened?;
         let setup = Setup {
@@ -57,11 +87,11 @@ impl Process {
                 segment_bytes: SEGMENT_BYTES,
                 ..wal::Config::in_directory("log")
             },
-            sampler: serde_saphyr::from_str(POLICIES).unwrap(),
+            sampler: serde_saphyr::from_str(options.policies).unwrap(),
             is_request: correlate::is_request_span,
-            sync_interval,
-            log_bytes_max: 1 << 20,
-            release_backlog_spans_max: 400,
+            sync_interval: options.sync_interval,
+            log_bytes_max: options.log_bytes_max,
+            release_backlog_spans_max: options.release_backlog_spans_max,
             committed_through: exporter.committed_through(),
         };
         let core = Stepped::open(setup, disk.clone())?;
@@ -86,6 +116,21 @@ impl Process {
             n_taken += 1;
         }
         Some(n_taken)
+    }
+
+    /// Takes what is ready, where no model is kept.
+    pub(super) fn take_all(&mut self) {
+        while let Some(release) = self.core.release().unwrap() {
+            self.store.take(&release);
+        }
+        self.store.write_behind(false);
+    }
+
+    /// Tells what was committed, where no model is kept.
+    pub(super) fn tell_all(&mut self, now: u64) {
+        if let Some(through) = self.untold.take() {
+            self.core.committed(through, now);
+        }
     }
 
     pub(super) fn commit(&mut self, runtime: &Runtime) -> Option<i64> {

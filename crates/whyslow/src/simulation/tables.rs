@@ -37,6 +37,14 @@ impl Stored {
     }
 }
 
+/// The columns of a table's rows, sorted.
+pub(super) fn rows(runtime: &Runtime, store: &SimStore, name: &str, columns: &[&str]) -> Rows {
+    runtime.block_on(async {
+        let lake = store.open(&tables::all(), Mode::ReadOnly).await.unwrap();
+        read(lake.table(name).unwrap(), columns).await
+    })
+}
+
 async fn read(table: &Table, columns: &[&str]) -> Rows {
     let mut rows = Vec::new();
     for file in table.view().files.iter() {

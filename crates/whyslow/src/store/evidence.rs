@@ -1,41 +1,62 @@
 //! Stage 8, `correlate`: the evidence of what the GPUs of kept requests did.
 //!
-//! Releases wait here, in order, for the GPU samples of their requests' time; then their rows of `evidence` are
-//! appended under their sequence. That table is committed behind the others, and the gateway keeps the log until then:
-//! after a crash the releases are repeated, and what was committed is skipped. `spans`, `traces` and `requests` wait for
-//! nothing here.
+//! Requests wait here for the GPU samples of their time; then their rows of `evidence` are appended under the sequence of
+//! their release, and SQL sees them. That table is committed behind the others, in the order of the releases, and the
+//! gateway keeps the log until then: after a crash the releases are repeated, and what was committed is skipped. `spans`,
+//! `traces` and `requests` wait for nothing here.
 //!
-//! A release waits until
-//! - every device that is being sampled has a sample beyond the end of its last kept request (the watermark), or
+//! A request waits until
+//! - each of its devices that is being sampled has a sample beyond its end: the devices that its pod held, else those of its
+//!   node, else all (so a slow exporter on another node is not waited for), or
 //! - `max_lateness` has passed since it came, or
-//! - no sample of any device has come for `max_lateness`: then there is nothing to wait for, or
+//! - no sample of those devices has come for `max_lateness`: then there is nothing to wait for, or
 //! - the log fills up, too many requests wait, or the process stops.
 //!
 //! What is not known then is NULL, or has a name in `missing_link`; `complete` says whether the device was sampled
 //! beyond the end.
 //!
-//! Bounds: samples are remembered for the baseline and a quarter of an hour more, at most [`SAMPLES_MAX`] of them; so a
-//! request that is decided later than that after it ended has no samples. After a restart nothing is known but what the
-//! repeated releases say.
+//! # Late samples
+//!
+//! An incomplete request whose devices were sampled lately waits on, for `completion_wait` after it should have been known
+//! (`late`). When its samples come, all its rows are written again with `revision` 1, by a writer of its own on the same
+//! table: at most once, in the order of the releases, and through a crash as without. Samples that come after that time
+//! change nothing. Where the log fills up, too many wait or the process stops, incomplete requests stay as they are. The
+//! log is kept for what waits: never longer than `max_lateness` and `completion_wait` after the decision, or, after a
+//! start, `max_lateness` after that.
+//!
+//! # Bounds
+//!
+//! Samples are remembered for the times above and a quarter of an hour more, and by their number (`window`); so a
+//! request that is decided later than that after it ended has no samples.
+//!
+//! After a restart, samples and placements by exporters' labels are read back from `gpu_samples`, when requests ran from
+//! `requests`, and which requests are incomplete from `evidence`: all of them as far back as they are remembered. So a
+//! placement that began earlier begins there.
 
-use std::collections::{HashMap, VecDeque};
+mod late;
+mod window;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use correlate::{KeptRequest, Placement, SampleIndex};
+use correlate::{KeptRequest, Placement, Placements};
 use tables::requests::Request;
 use tables::samples::gpu::GpuSample;
 
 use super::Written;
 use super::placed::Placed;
+use super::reload::Wanted;
 use super::traffic::Running;
 use crate::config::Correlate;
+use late::{Key, Late, key};
+use window::Window;
 
 /// How long after its end a request may be decided and still find its samples.
 const DECIDED_WITHIN: Duration = Duration::from_secs(15 * 60);
-
-/// Samples that are remembered: about 1 KiB each.
-const SAMPLES_MAX: usize = 1 << 19;
 
 /// Requests that wait; beyond it the oldest are written with what is known.
 const WAITING_MAX: usize = 1 << 16;
@@ -43,21 +64,13 @@ const WAITING_MAX: usize = 1 << 16;
 /// Time between two looks at what waits: each costs a pass over the remembered samples.
 const PAUSE_NANOS: i64 = 1_000_000_000;
 
-/// A release whose evidence is not written.
+/// A release with requests whose evidence is not written.
 #[derive(Debug)]
 struct Waiting {
-    sequence: i64,
-    kept: Vec<KeptRequest>,
-    /// Of the last of them.
-    end_unix_nano: i64,
+    requests: Vec<KeptRequest>,
     since_unix_nano: i64,
-}
-
-/// What a device's samples say of how far time is known.
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    last_unix_nano: i64,
-    arrived_unix_nano: i64,
+    /// Until when its incomplete requests may be completed.
+    until_unix_nano: i64,
 }
 
 /// The stage.
@@ -65,22 +78,33 @@ struct Seen {
 pub(super) struct Evidence {
     settings: correlate::Settings,
     max_lateness_nanos: i64,
-    remembered_nanos: i64,
-    /// Batches of `gpu_samples` and when they came.
-    samples: VecDeque<(i64, RecordBatch)>,
-    n_samples: usize,
-    devices: HashMap<(String, Option<String>), Seen>,
-    placed: Placed,
-    waiting: VecDeque<Waiting>,
+    completion_nanos: i64,
+    window: Window,
+    waiting: BTreeMap<i64, Waiting>,
     n_waiting: usize,
+    late: Late,
     looked_unix_nano: i64,
-    /// The last release whose rows are appended.
-    appended: i64,
+    /// The last release that came.
+    taken: i64,
+    /// Releases through this one had their rows before the start.
+    stored: i64,
+    /// Requests of theirs that are incomplete.
+    stored_incomplete: HashSet<Key>,
+}
+
+/// What is written after one look.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    /// First rows of requests.
+    pub(super) first: Vec<Written>,
+    /// Rows that late samples completed.
+    pub(super) completed: Vec<Written>,
 }
 
 /// How long requests and samples are remembered.
 pub(super) fn remembered_nanos(config: &Correlate) -> i64 {
-    nanos(config.baseline.saturating_add(config.max_lateness)).saturating_add(nanos(DECIDED_WITHIN))
+    let waits = config.max_lateness.saturating_add(config.completion_wait);
+    nanos(config.baseline.saturating_add(waits)).saturating_add(nanos(DECIDED_WITHIN))
 }
 
 fn nanos(duration: Duration) -> i64 {
@@ -88,34 +112,78 @@ fn nanos(duration: Duration) -> i64 {
 }
 
 impl Evidence {
-    /// Nothing is known but the placements of a file.
-    pub(super) fn new(config: &Correlate, placements: Vec<Placement>) -> Self {
+    /// Nothing is known but the placements of a file; releases through `stored` have their rows.
+    pub(super) fn new(config: &Correlate, placements: Vec<Placement>, stored: i64) -> Self {
+        let max_lateness_nanos = nanos(config.max_lateness);
+        let remembered_nanos = remembered_nanos(config);
         Self {
             settings: correlate::Settings {
                 nearest_max: config.nearest_sample_max,
                 baseline: config.baseline,
             },
-            max_lateness_nanos: nanos(config.max_lateness),
-            remembered_nanos: remembered_nanos(config),
-            samples: VecDeque::new(),
-            n_samples: 0,
-            devices: HashMap::new(),
-            placed: Placed::new(placements),
-            waiting: VecDeque::new(),
+            max_lateness_nanos,
+            completion_nanos: nanos(config.completion_wait),
+            window: Window::new(
+                remembered_nanos,
+                max_lateness_nanos,
+                Placed::new(placements),
+            ),
+            waiting: BTreeMap::new(),
             n_waiting: 0,
+            late: Late::default(),
             looked_unix_nano: i64::MIN,
-            appended: 0,
+            taken: 0,
+            stored,
+            stored_incomplete: HashSet::new(),
         }
     }
 
-    /// The last release whose rows are appended.
-    pub(super) const fn appended(&self) -> i64 {
-        self.appended
+    /// The last release such that all through it have their first rows.
+    pub(super) fn appended(&self) -> i64 {
+        let first = self.waiting.keys().next();
+        first.map_or(self.taken, |first| first - 1)
+    }
+
+    /// The last release such that nothing through it waits to be completed.
+    pub(super) fn completed(&self) -> i64 {
+        let first = self.late.first();
+        first
+            .map_or(i64::MAX, |first| first - 1)
+            .min(self.appended())
     }
 
     /// Kept requests that wait.
     pub(super) const fn n_waiting(&self) -> usize {
         self.n_waiting
+    }
+
+    /// Kept requests whose rows lack samples that may still come.
+    pub(super) const fn n_incomplete(&self) -> usize {
+        self.late.n_waiting()
+    }
+
+    /// What a start reads back of `gpu_samples`.
+    pub(super) fn wanted_samples(&self) -> Wanted {
+        self.window.wanted()
+    }
+
+    /// What a start reads back of `evidence`.
+    pub(super) fn wanted_evidence(config: &Correlate) -> Wanted {
+        const REQUEST_LENGTH_NANOS: i64 = 3_600_000_000_000;
+        Wanted {
+            columns: &["trace_id", "span_id", "complete", "revision"],
+            time: "start_time",
+            nanos: remembered_nanos(config).saturating_add(REQUEST_LENGTH_NANOS),
+            rows_max: 1 << 20,
+        }
+    }
+
+    /// Takes what was read back of both.
+    pub(super) fn reload(&mut self, samples: &[RecordBatch], evidence: &[RecordBatch], now: i64) {
+        self.window.reload(samples, now);
+        for batch in evidence {
+            self.stored_incomplete.extend(late::incomplete(batch));
+        }
     }
 
     /// Takes the GPU samples of a release.
@@ -125,130 +193,193 @@ impl Evidence {
         samples: &[GpuSample],
         now: i64,
     ) {
-        for batch in batches.iter().filter(|batch| batch.num_rows() > 0) {
-            self.n_samples += batch.num_rows();
-            self.samples.push_back((now, batch.clone()));
-        }
-        self.placed.observe(samples);
-        for sample in samples {
-            let key = (sample.gpu_uuid.clone(), sample.mig_instance.clone());
-            let at = i64::try_from(sample.time_unix_nano).unwrap_or(i64::MAX);
-            let seen = self.devices.entry(key).or_insert(Seen {
-                last_unix_nano: at,
-                arrived_unix_nano: now,
-            });
-            seen.last_unix_nano = seen.last_unix_nano.max(at);
-            seen.arrived_unix_nano = now;
-        }
+        self.window.take(batches, samples, now);
     }
 
     /// Takes the kept requests of a release, which wait from now on.
     pub(super) fn take_kept<'a>(
         &mut self,
         sequence: i64,
+        decided_unix_nano: u64,
         kept: impl Iterator<Item = &'a Request>,
         now: i64,
     ) {
         let kept: Vec<KeptRequest> = kept.map(KeptRequest::of).collect();
-        let ends = kept.iter().map(|request| request.end_unix_nano);
+        self.taken = self.taken.max(sequence);
+        let decided = i64::try_from(decided_unix_nano).unwrap_or(i64::MAX);
+        let until_unix_nano = decided
+            .saturating_add(self.completion_nanos)
+            .max(now)
+            .saturating_add(self.max_lateness_nanos);
+        if sequence <= self.stored {
+            // What was found incomplete then is what may be completed, whatever is known by now.
+            let stored = &self.stored_incomplete;
+            let incomplete = kept
+                .into_iter()
+                .filter(|request| stored.contains(&key(request)));
+            if self.completion_nanos > 0 {
+                self.late.add(sequence, until_unix_nano, incomplete);
+            }
+            return;
+        }
+        self.stored_incomplete = HashSet::new();
+        if kept.is_empty() {
+            return;
+        }
         self.n_waiting += kept.len();
-        self.waiting.push_back(Waiting {
-            sequence,
-            end_unix_nano: ends.max().unwrap_or(i64::MIN),
+        let waiting = Waiting {
+            requests: kept,
             since_unix_nano: now,
-            kept,
-        });
+            until_unix_nano,
+        };
+        self.waiting.insert(sequence, waiting);
     }
 
-    /// The rows of the releases that need not wait any more; `is_urgent`: of all.
-    pub(super) fn write(&mut self, running: &Running, is_urgent: bool, now: i64) -> Vec<Written> {
-        let is_soon = now.saturating_sub(self.looked_unix_nano) < PAUSE_NANOS
-            && now >= self.looked_unix_nano
-            && self.waiting.iter().any(|release| !release.kept.is_empty());
-        if self.waiting.is_empty() || is_soon && !is_urgent {
-            return Vec::new();
+    /// The rows of the requests that need not wait any more; `is_urgent`: of all.
+    pub(super) fn write(&mut self, running: &Running, is_urgent: bool, now: i64) -> Rows {
+        let is_soon =
+            now.saturating_sub(self.looked_unix_nano) < PAUSE_NANOS && now >= self.looked_unix_nano;
+        if is_soon && !is_urgent {
+            return Rows::default();
         }
         self.looked_unix_nano = now;
-        self.forget(now);
-        let due = self.take_due(is_urgent, now);
-        let written = self.rows(due, running);
-        if let Some(last) = written.last() {
-            self.appended = self.appended.max(last.sequence);
+        self.window.forget(now);
+        if self.n_waiting == 0 && self.late.n_waiting() == 0 {
+            return Rows::default();
         }
-        written
+        let placements = self.window.placements();
+        let due = self.take_due(&placements, is_urgent, now);
+        let late = self
+            .late
+            .take_complete(&self.window, &placements, is_urgent, now);
+        let all = due
+            .iter()
+            .flat_map(|(_, due)| &due.requests)
+            .chain(late.iter().flat_map(|(_, requests)| requests));
+        let Some(join) = Join::new(self, all, &placements, running) else {
+            return Rows::default();
+        };
+        let completed = late
+            .into_iter()
+            .filter_map(|(sequence, requests)| join.completed(sequence, requests));
+        let completed = completed.collect();
+        let mut first = Vec::with_capacity(due.len());
+        let mut incomplete = Vec::new();
+        for (sequence, due) in due {
+            let written = join.rows(sequence, &due.requests, 0);
+            if !is_urgent && self.completion_nanos > 0 && now < due.until_unix_nano {
+                let keys = written.rows.as_ref().map(late::incomplete);
+                incomplete.push((sequence, due, keys.unwrap_or_default()));
+            }
+            first.push(written);
+        }
+        for (sequence, due, keys) in incomplete {
+            let can_complete = |request: &KeptRequest| {
+                keys.contains(&key(request)) && self.window.can_complete(request, &placements)
+            };
+            let requests = due.requests.into_iter().filter(can_complete);
+            self.late.add(sequence, due.until_unix_nano, requests);
+        }
+        Rows { first, completed }
     }
 
-    fn take_due(&mut self, is_urgent: bool, now: i64) -> Vec<Waiting> {
-        let watermark = self.watermark(now);
+    fn take_due(
+        &mut self,
+        placements: &Placements,
+        is_urgent: bool,
+        now: i64,
+    ) -> Vec<(i64, Waiting)> {
         let mut due = Vec::new();
-        while let Some(release) = self.waiting.pop_front_if(|release| {
-            is_urgent
-                || self.n_waiting > WAITING_MAX
-                || watermark.is_none_or(|watermark| watermark > release.end_unix_nano)
-                || now.saturating_sub(release.since_unix_nano) >= self.max_lateness_nanos
-                || now < release.since_unix_nano
-        }) {
-            self.n_waiting -= release.kept.len();
-            due.push(release);
-        }
+        let mut n_waiting = self.n_waiting;
+        let (window, max_lateness_nanos) = (&self.window, self.max_lateness_nanos);
+        let marks = window.marks(now);
+        self.waiting.retain(|sequence, release| {
+            let is_over = is_urgent
+                || n_waiting > WAITING_MAX
+                || now.saturating_sub(release.since_unix_nano) >= max_lateness_nanos
+                || now < release.since_unix_nano;
+            let requests = std::mem::take(&mut release.requests);
+            let (known, rest): (Vec<_>, Vec<_>) = requests
+                .into_iter()
+                .partition(|request| is_over || window.is_known(request, placements, &marks));
+            n_waiting -= known.len();
+            if !known.is_empty() {
+                let known = Waiting {
+                    requests: known,
+                    ..*release
+                };
+                due.push((*sequence, known));
+            }
+            release.requests = rest;
+            !release.requests.is_empty()
+        });
+        self.n_waiting = n_waiting;
         due
     }
+}
 
-    /// The time up to which all devices are known that are being sampled; `None` if there are none.
-    fn watermark(&self, now: i64) -> Option<i64> {
-        let is_live = |seen: &&Seen| {
-            now.saturating_sub(seen.arrived_unix_nano) < self.max_lateness_nanos.max(PAUSE_NANOS)
-        };
-        let live = self.devices.values().filter(is_live);
-        live.map(|seen| seen.last_unix_nano).min()
+/// Everything that the rows of one look are made of.
+struct Join<'a> {
+    samples: correlate::SampleIndex,
+    placements: &'a Placements,
+    traffic: correlate::Traffic,
+    settings: correlate::Settings,
+}
+
+impl<'a> Join<'a> {
+    /// For these requests; `None` if there are none.
+    fn new<'r>(
+        evidence: &Evidence,
+        requests: impl Iterator<Item = &'r KeptRequest> + Clone,
+        placements: &'a Placements,
+        running: &Running,
+    ) -> Option<Self> {
+        let engines = requests
+            .clone()
+            .filter_map(|request| request.engine.as_deref());
+        let from = requests
+            .clone()
+            .map(|request| request.start_unix_nano)
+            .min()?;
+        let to = requests
+            .clone()
+            .map(|request| request.end_unix_nano)
+            .max()?;
+        Some(Self {
+            traffic: running.during(engines, from, to),
+            samples: evidence.window.index(requests, placements),
+            placements,
+            settings: evidence.settings,
+        })
     }
 
-    fn rows(&self, due: Vec<Waiting>, running: &Running) -> Vec<Written> {
-        let kept = due.iter().flat_map(|release| &release.kept);
-        let engines = kept.clone().filter_map(|request| request.engine.as_deref());
-        let from = kept.clone().map(|request| request.start_unix_nano).min();
-        let to = kept.clone().map(|request| request.end_unix_nano).max();
-        let (Some(from), Some(to)) = (from, to) else {
-            let sequences = due.iter().map(|release| release.sequence);
-            let empty = sequences.map(|sequence| Written {
-                sequence,
-                rows: None,
-            });
-            return empty.collect();
-        };
-        let traffic = running.during(engines, from, to);
-        let batches: Vec<RecordBatch> = self
-            .samples
-            .iter()
-            .map(|(_, batch)| batch.clone())
-            .collect();
-        let index = SampleIndex::new(&batches).unwrap_or_else(|error| {
-            // They are of our own making.
-            tracing::error!(error = %error, "GPU samples cannot be joined");
-            SampleIndex::default()
-        });
-        let placements = self.placed.placements();
-        let rows = |kept: &[KeptRequest]| {
-            correlate::evidence(kept, &index, &placements, &traffic, self.settings, 0)
-        };
-        let written = due.into_iter().map(|release| Written {
-            sequence: release.sequence,
-            rows: (!release.kept.is_empty()).then(|| rows(&release.kept)),
-        });
-        written.collect()
-    }
-
-    /// Forgets samples and devices of long ago.
-    fn forget(&mut self, now: i64) {
-        let keeps_from = now.saturating_sub(self.remembered_nanos);
-        while let Some((_, batch)) = self
-            .samples
-            .pop_front_if(|(arrived, _)| *arrived < keeps_from || self.n_samples > SAMPLES_MAX)
-        {
-            self.n_samples -= batch.num_rows();
+    /// Second rows of requests. One whose samples were forgotten meanwhile keeps its first.
+    fn completed(&self, sequence: i64, mut requests: Vec<KeptRequest>) -> Option<Written> {
+        let mut written = self.rows(sequence, &requests, 1);
+        let lacking = written
+            .rows
+            .as_ref()
+            .map(late::incomplete)
+            .unwrap_or_default();
+        if !lacking.is_empty() {
+            requests.retain(|request| !lacking.contains(&key(request)));
+            written = self.rows(sequence, &requests, 1);
         }
-        self.devices
-            .retain(|_, seen| seen.arrived_unix_nano >= keeps_from);
-        self.placed.forget(keeps_from);
+        (!requests.is_empty()).then_some(written)
+    }
+
+    fn rows(&self, sequence: i64, requests: &[KeptRequest], revision: i64) -> Written {
+        let rows = correlate::evidence(
+            requests,
+            &self.samples,
+            self.placements,
+            &self.traffic,
+            self.settings,
+            revision,
+        );
+        Written {
+            sequence,
+            rows: Some(rows),
+        }
     }
 }

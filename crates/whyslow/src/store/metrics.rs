@@ -21,6 +21,7 @@ pub(crate) struct Metrics {
     pub(super) commits: AtomicU64,
     pub(super) commit_failures: AtomicU64,
     pub(super) evidence_waiting: AtomicU64,
+    pub(super) evidence_incomplete: AtomicU64,
     points_unmapped: [AtomicU64; LossReason::ALL.len()],
 }
 
@@ -82,6 +83,12 @@ impl Metrics {
                 "gauge",
                 "Kept requests that wait for GPU samples before their evidence is written.",
                 &self.evidence_waiting,
+            ),
+            (
+                "lake_evidence_incomplete",
+                "gauge",
+                "Kept requests whose evidence lacks GPU samples that may still come and complete it.",
+                &self.evidence_incomplete,
             ),
         ];
         for (name, kind, help, value) in cells {

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use correlate::{Device, Observed, Placement, Placements, Pod, Source};
 use tables::samples::gpu::GpuSample;
 
+use super::reload::Row;
+
 /// Ended placements that are remembered; the oldest are forgotten first.
 const ENDED_MAX: usize = 1 << 16;
 
@@ -25,23 +27,41 @@ impl Placed {
         }
     }
 
+    /// Columns of `gpu_samples` that hold labels.
+    pub(super) const COLUMNS: [&'static str; 8] = [
+        "k8s_cluster_name",
+        "k8s_node_name",
+        "host_name",
+        "k8s_namespace_name",
+        "k8s_pod_name",
+        "k8s_pod_uid",
+        "k8s_container_name",
+        "shared_pods",
+    ];
+
     /// Takes what the labels of samples say.
     pub(super) fn observe(&mut self, samples: &[GpuSample]) {
         for sample in samples {
-            let mig_instance = match sample.mig_instance.as_deref().map(str::parse) {
-                None => None,
-                Some(Ok(number)) => Some(number),
-                // Known by its own UUID only, which no request names.
-                Some(Err(_)) => continue,
-            };
-            let (Some(device), Ok(at)) = (
-                Device::parse(&sample.gpu_uuid, mig_instance),
-                i64::try_from(sample.time_unix_nano),
-            ) else {
+            let device = device(&sample.gpu_uuid, sample.mig_instance.as_deref());
+            let (Some(device), Ok(at)) = (device, i64::try_from(sample.time_unix_nano)) else {
                 continue;
             };
             self.observed.observe(&device, holders(sample), at);
         }
+        self.take_ended();
+    }
+
+    /// Takes what the labels of a stored sample said. Of several pods on one device, names are stored and no more.
+    pub(super) fn observe_row(&mut self, row: Row<'_>, at: i64) {
+        let uuid = row.text("gpu_uuid");
+        let Some(device) = uuid.and_then(|uuid| device(uuid, row.text("mig_instance"))) else {
+            return;
+        };
+        self.observed.observe(&device, stored_holders(row), at);
+        self.take_ended();
+    }
+
+    fn take_ended(&mut self) {
         self.ended.extend(self.observed.take_closed());
         let n_over = self.ended.len().saturating_sub(ENDED_MAX);
         self.ended.drain(..n_over);
@@ -76,4 +96,41 @@ fn holders(sample: &GpuSample) -> impl Iterator<Item = Holder> {
         };
         (pod, text(&workload.container), node.clone())
     })
+}
+
+fn stored_holders(row: Row<'_>) -> Vec<Holder> {
+    let text = |name: &str| row.text(name).map(Arc::from);
+    let node = text("k8s_node_name").or_else(|| text("host_name"));
+    let cluster: Option<Arc<str>> = text("k8s_cluster_name");
+    if let Some(name) = row.text("k8s_pod_name") {
+        let pod = Pod {
+            cluster,
+            namespace: text("k8s_namespace_name"),
+            name: Some(Arc::from(name)),
+            uid: text("k8s_pod_uid"),
+        };
+        return vec![(pod, text("k8s_container_name"), node)];
+    }
+    let shared = row.texts("shared_pods");
+    let holders = shared.iter().filter_map(|shared| {
+        let (namespace, name) = shared.split_once('/')?;
+        let pod = Pod {
+            cluster: cluster.clone(),
+            namespace: Some(namespace)
+                .filter(|namespace| !namespace.is_empty())
+                .map(Arc::from),
+            name: Some(Arc::from(name)),
+            uid: None,
+        };
+        Some((pod, None, node.clone()))
+    });
+    holders.collect()
+}
+
+/// `None` for an instance that is known by its own UUID only, which no request names.
+pub(super) fn device(uuid: &str, mig_instance: Option<&str>) -> Option<Device> {
+    match mig_instance {
+        Some(number) => Device::parse(uuid, Some(number.parse().ok()?)),
+        None => Device::parse(uuid, None),
+    }
 }

@@ -2,12 +2,19 @@
 //!
 //! Bounded by the time since they were seen and by their number, the oldest going first: what ran longer ago than
 //! that beside a request is not counted.
+//!
+//! A start reads back when requests ran. One that comes again from the log is known by its ids then, and counts once.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use correlate::{Traffic, engine_key, interval};
+use otlp::{SpanId, TraceId};
 use tables::requests::Request;
+
+use super::reload::{Row, Wanted, rows};
 
 /// Intervals that are remembered: 16 bytes each.
 const INTERVALS_MAX: usize = 1 << 20;
@@ -22,6 +29,8 @@ pub(super) struct Running {
     remembered_nanos: i64,
     buckets: VecDeque<Bucket>,
     n_intervals: usize,
+    /// Hashes of the ids of requests that were read back.
+    reloaded: HashSet<u64>,
 }
 
 #[derive(Debug)]
@@ -40,12 +49,49 @@ struct Intervals {
 }
 
 impl Running {
-    pub(super) const fn new(remembered_nanos: i64) -> Self {
+    pub(super) fn new(remembered_nanos: i64) -> Self {
         Self {
             remembered_nanos,
             buckets: VecDeque::new(),
             n_intervals: 0,
+            reloaded: HashSet::new(),
         }
+    }
+
+    /// What a start reads back of `requests`.
+    pub(super) fn wanted(&self) -> Wanted {
+        Wanted {
+            columns: &[
+                "trace_id",
+                "span_id",
+                "service_instance_id",
+                "k8s_namespace_name",
+                "k8s_pod_name",
+                "k8s_pod_uid",
+                "start_time_unix_nano",
+                "duration_ns",
+                "wrapper",
+            ],
+            time: "start_time",
+            nanos: self.remembered_nanos,
+            rows_max: INTERVALS_MAX - BUCKET_INTERVALS_MAX,
+        }
+    }
+
+    /// Takes requests of before the start.
+    pub(super) fn reload(&mut self, batches: &[RecordBatch], now: i64) {
+        for request in rows(batches).filter_map(stored) {
+            // The same row twice would be an error of the table, and one request.
+            if !self.reloaded.contains(&id(&request)) {
+                self.add(&request, now);
+                self.reloaded.insert(id(&request));
+            }
+        }
+    }
+
+    /// What comes from now on was not there before the start.
+    pub(super) fn end_reload(&mut self) {
+        self.reloaded = HashSet::new();
     }
 
     /// Takes a request that is seen `now`; one of no known engine, or one that another restates, is not counted.
@@ -53,6 +99,9 @@ impl Running {
         let Some(engine) = engine_key(request).filter(|_| !request.wrapper) else {
             return;
         };
+        if !self.reloaded.is_empty() && self.reloaded.contains(&id(request)) {
+            return;
+        }
         let (start, end) = interval(request);
         let is_room = |bucket: &Bucket| {
             bucket.n_intervals < BUCKET_INTERVALS_MAX && now - bucket.since_unix_nano < BUCKET_NANOS
@@ -115,6 +164,31 @@ impl Running {
             .filter(|(_, (start, end))| overlaps(*start, *end));
         Traffic::new(found.map(|(engine, (start, end))| (Arc::clone(engine), start, end)))
     }
+}
+
+fn id(request: &Request) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (request.trace_id, request.span_id).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What tells when a stored request ran, and on which engine.
+fn stored(row: Row<'_>) -> Option<Request> {
+    let text = |name: &str| row.text(name).map(str::to_owned);
+    let trace_id = TraceId::parse_hex(row.text("trace_id")?).ok()?;
+    let span_id = SpanId::parse_hex(row.text("span_id")?).ok()?;
+    let start = u64::try_from(row.int("start_time_unix_nano")?).ok()?;
+    let length = u64::try_from(row.int("duration_ns").unwrap_or(0)).unwrap_or(0);
+    Some(Request {
+        service_instance_id: text("service_instance_id"),
+        k8s_namespace_name: text("k8s_namespace_name"),
+        k8s_pod_name: text("k8s_pod_name"),
+        k8s_pod_uid: text("k8s_pod_uid"),
+        start_time_unix_nano: start,
+        end_time_unix_nano: start.saturating_add(length),
+        wrapper: row.bool("wrapper").unwrap_or(false),
+        ..Request::new(trace_id, span_id)
+    })
 }
 
 #[cfg(test)]

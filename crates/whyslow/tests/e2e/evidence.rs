@@ -223,3 +223,90 @@ fn evidence_waits_for_samples_and_nothing_else_does() {
     assert_eq!(site.stored(distinct)[0][0], n_requests);
     assert_eq!(count(&site, "SELECT count(*) FROM spans"), 17_680);
 }
+
+/// Everything that a row of evidence says, but how far the traffic of later requests was known when it was written.
+const ALL_BUT_TRAFFIC: &str = "SELECT span_id, gpu_uuid, k8s_node_name, placement_source, missing_link, method, \
+     sample_count, coverage, sample_interval_s, util_pct_avg, sm_clock_mhz_min, power_w_max, energy_j, \
+     thermal_throttle_share, baseline_sm_clock_mhz, baseline_sample_count, complete, revision FROM evidence ORDER BY span_id";
+
+/// Scenario: GPU samples and the first requests are stored; the process is killed, or not; then the other requests come,
+/// and the log does not hold the samples any more.
+/// Guarantee: samples, placements and who ran beside whom are the same with the kill.
+#[test]
+fn a_kill_between_samples_and_requests_changes_no_evidence() {
+    let bodies = crate::kill::bodies("real-chain");
+    let run = |is_killed: bool| {
+        let site = Site::new(ALL).deciding_after("1s");
+        let mut server = site.serve();
+        let gpu = post_scrapes(&server, "dcgm");
+        crate::kill::send(&server, &bodies[..60]);
+        server.await_decisions();
+        // Committed, and the next commit deletes what it may of the log.
+        let all_stored = format!(
+            "lake_rows_committed_total{{table=\"gpu_samples\"}} {}",
+            2 * gpu.len()
+        );
+        server.await_metric(&all_stored);
+        server.await_metric("lake_evidence_waiting 0");
+        if is_killed {
+            server.kill();
+            server = site.serve();
+        }
+        crate::kill::send(&server, &bodies[60..]);
+        server.await_decisions();
+        server.stop();
+        let concurrent =
+            site.stored("SELECT span_id, concurrent_requests FROM requests ORDER BY span_id");
+        (site.stored(ALL_BUT_TRAFFIC), concurrent)
+    };
+    let (expected, found) = (run(false), run(true));
+    assert!(!expected.0.is_empty());
+    let n_with_samples = expected.0.iter().filter(|row| row[5] == "within").count();
+    assert!(n_with_samples > 20, "{n_with_samples}");
+    assert_eq!(expected.0.len(), found.0.len());
+    for (expected, found) in expected.0.iter().zip(&found.0) {
+        assert_eq!(expected, found);
+    }
+    assert_eq!(expected.1, found.1);
+}
+
+/// Scenario: the Collector is away after the first scrapes; the evidence of what ran then is written without samples, and
+/// the process is killed; then the Collector sends what it kept.
+/// Guarantee: those requests have their rows again, once, and complete; the view shows these in place of the first.
+#[test]
+fn samples_that_a_collector_kept_complete_the_evidence_once_through_kills() {
+    let site = Site::new(ALL)
+        .deciding_after("1s")
+        .correlating("{max_lateness: 1s, completion_wait: 1h}");
+    let server = site.serve();
+    let n_early = 5;
+    post_some(&server, "dcgm", ..n_early);
+    server.replay(&capture("real-chain"), "grpc", false);
+    let all = "SELECT count(*) FROM evidence WHERE revision = 0";
+    server.eventually("SELECT count(*) FROM requests", 146);
+    server.await_metric("lake_rows_committed_total{table=\"evidence\"} 146");
+    let incomplete = server.sql("SELECT count(*) FROM evidence WHERE NOT complete")[0][0].clone();
+    let incomplete = incomplete.as_i64().unwrap();
+    assert!(incomplete > 20, "{incomplete}");
+    server.kill();
+
+    let server = site.serve();
+    post_some(&server, "dcgm", n_early..);
+    let later = "SELECT count(*) FROM evidence WHERE revision = 1";
+    server.eventually(later, incomplete);
+    server.kill();
+    // What was not committed by then follows from the log.
+    let server = site.serve();
+    server.await_decisions();
+    server.stop();
+    assert_eq!(count(&site, all), 146);
+    assert_eq!(count(&site, later), incomplete);
+    let shown = "SELECT count(*), count(DISTINCT span_id), count(*) FILTER (WHERE complete), sum(revision) FROM gpu_evidence";
+    let shown: Vec<i64> = site.stored(shown)[0]
+        .iter()
+        .map(|n| n.as_i64().unwrap())
+        .collect();
+    assert_eq!(shown, [146, 146, 146, incomplete]);
+    let twice = "SELECT count(*) FROM (SELECT span_id FROM evidence GROUP BY span_id, gpu_uuid, revision HAVING count(*) > 1)";
+    assert_eq!(count(&site, twice), 0);
+}

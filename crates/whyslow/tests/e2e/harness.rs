@@ -387,6 +387,19 @@ impl Server {
         format!("the last process conserves {}", text.join(", "))
     }
 
+    /// Waits for a line of the metrics.
+    pub(crate) fn await_metric(&self, line: &str) {
+        let begin = std::time::Instant::now();
+        loop {
+            let (_, page) = http_get(&format!("{}/metrics", self.query));
+            if page.lines().any(|said| said == line) {
+                return;
+            }
+            assert!(begin.elapsed() < PATIENCE, "no `{line}`:\n{page}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
     /// `kill -9`.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
