@@ -31,6 +31,7 @@ use crate::{
     http::HttpReceiver,
     ingest::{Ingest, Input, IsRequest, Reloaded},
     metrics::{self, Metrics, Transport},
+    pod_resources::{self, Watcher},
     progress::Progress,
     receive::Edge,
     release::{Plan, Release, Releaser},
@@ -66,6 +67,8 @@ pub struct Start {
     pub committed_through: Option<i64>,
     /// What is scraped.
     pub scrapers: Vec<scrape::Receiver>,
+    /// Kubelets that are asked.
+    pub pod_resources: Vec<pod_resources::Receiver>,
     /// Where kept spans go beside the tables.
     pub exporters: Vec<Exporter>,
     /// [`Clock::system`], or given time in tests.
@@ -135,6 +138,8 @@ pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
     let listeners = Box::pin(bind(&config)).await?;
     let (grpc_addr, http_addr) = listeners.addrs();
     let scrapers = scrapers(&start)?;
+    let watchers = start.pod_resources.iter().cloned().map(Watcher::new);
+    let watchers: Vec<Watcher> = watchers.collect();
 
     let (plans, planned) = std_mpsc::channel();
     let (syncs, sync_handles) = std_mpsc::channel();
@@ -179,6 +184,8 @@ pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
     let mut servers = listeners.serve(&config, &edge, &stopping);
     let scraping = |scraper: Scraper| scraper.run(Arc::clone(&edge), stopping.clone());
     servers.extend(scrapers.into_iter().map(scraping).map(task::spawn));
+    let watching = |watcher: Watcher| watcher.run(Arc::clone(&edge), stopping.clone());
+    servers.extend(watchers.into_iter().map(watching).map(task::spawn));
     let running = Arc::new(Mutex::new(Some(Running {
         stop,
         servers,

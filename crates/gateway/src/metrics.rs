@@ -27,6 +27,7 @@ use transport::HandshakeFailures;
 
 use crate::{
     export::Exporting,
+    pod_resources::Watching,
     record::Content,
     scrape::Scraping,
     status::{Refusal, RefusedReason},
@@ -213,6 +214,7 @@ pub struct Metrics {
     is_unhealthy: AtomicU64,
     pub(crate) exporting: Exporting,
     pub(crate) scraping: Scraping,
+    pub(crate) watching: Watching,
 }
 
 impl Metrics {

@@ -37,6 +37,7 @@ impl Metrics {
         self.render_release(&mut text);
         self.exporting.render(&mut text);
         self.scraping.render(&mut text);
+        self.watching.render(&mut text);
         text.into_string()
     }
 

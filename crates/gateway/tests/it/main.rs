@@ -16,6 +16,8 @@ mod limits;
 #[cfg(test)]
 mod overload;
 #[cfg(test)]
+mod pod_resources;
+#[cfg(test)]
 mod reporting;
 #[cfg(test)]
 mod scrape;
