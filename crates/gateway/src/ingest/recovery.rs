@@ -59,19 +59,22 @@ impl<D: Disk> Ingest<D> {
             progress.advance(bytes.len() as u64);
             match Record::read(bytes).map_err(|problem| Error::Record { position, problem })? {
                 Record::Content {
+                    content: Content::Export(Signal::Traces),
+                    received_unix_nano,
+                    body,
+                } => {
+                    self.index(
+                        position,
+                        received_unix_nano,
+                        body,
+                        Source::Replay(&recorded),
+                    );
+                }
+                Record::Content {
                     content,
                     received_unix_nano,
                     body,
-                } => match content {
-                    Content::Export(Signal::Traces) => {
-                        let source = Source::Replay(&recorded);
-                        self.index(position, received_unix_nano, body, source);
-                    }
-                    Content::Export(Signal::Metrics) | Content::Report(_) => {
-                        self.recall_aside(content, position, received_unix_nano, body);
-                    }
-                    Content::Export(Signal::Logs) => {}
-                },
+                } => self.recall_aside(content, position, received_unix_nano, body),
                 Record::Carried {
                     received_unix_nano,
                     body,
@@ -108,6 +111,18 @@ impl<D: Disk> Ingest<D> {
         }
         self.decided_again = DecidedAgain::default();
         self.skip_sequences_through(committed_through.unwrap_or_default());
+        self.count_recovered();
+        self.metrics.set_policies(&self.sampler);
+        self.delete_committed();
+        self.refresh();
+        if cfg!(debug_assertions) {
+            self.check_invariants();
+        }
+        Ok(())
+    }
+
+    /// Counts what is undecided, late or aside.
+    fn count_recovered(&self) {
         let stats = self.sampler.stats();
         let n_late = self.late.len() as u64;
         let n_bytes_late = self.metrics.conservation().late.n_bytes;
@@ -117,13 +132,6 @@ impl<D: Disk> Ingest<D> {
             n_bytes: stats.n_bytes.saturating_add(n_bytes_late),
         });
         self.side_lane.count_recovered(&self.metrics);
-        self.metrics.set_policies(&self.sampler);
-        self.delete_committed();
-        self.refresh();
-        if cfg!(debug_assertions) {
-            self.check_invariants();
-        }
-        Ok(())
     }
 
     /// A new log folder beside old tables must not use a sequence that the tables skip.

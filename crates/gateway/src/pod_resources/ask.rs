@@ -86,18 +86,24 @@ pub(super) async fn list(
     let message = tokio::time::timeout(timeout, asked).await;
     let message = message.map_err(|_| Failure::Timeout)??;
     // Megabytes at most, once in an interval; and what a node says is some kilobytes.
-    pod_resources::read(&message).map_err(|error| match error {
-        reports::Error::TooMany { .. } => Failure::TooLarge,
-        _ => Failure::Broken,
+    pod_resources::read(&message).map_err(|error| {
+        if matches!(error, reports::Error::TooMany { .. }) {
+            Failure::TooLarge
+        } else {
+            Failure::Broken
+        }
     })
 }
 
 async fn ask(socket: &Path, answer_bytes_max: u64) -> Result<Bytes, Failure> {
     let stream = UnixStream::connect(socket).await;
-    let stream = stream.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Failure::NoSocket,
-        io::ErrorKind::PermissionDenied => Failure::Forbidden,
-        _ => Failure::NoAnswer,
+    let stream = stream.map_err(|error| {
+        let known = [
+            (io::ErrorKind::NotFound, Failure::NoSocket),
+            (io::ErrorKind::PermissionDenied, Failure::Forbidden),
+        ];
+        let known = known.into_iter().find(|(kind, _)| *kind == error.kind());
+        known.map_or(Failure::NoAnswer, |(_, failure)| failure)
     })?;
     let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|_| Failure::NoAnswer)?;
@@ -124,9 +130,12 @@ fn request() -> Result<Request<Full<Bytes>>, Failure> {
 
 async fn read(response: Response<Incoming>, answer_bytes_max: u64) -> Result<Bytes, Failure> {
     let (head, body) = response.into_parts();
-    let refused = |status: tonic::Status| match status.code() {
-        Code::Ok => Failure::Broken,
-        code => Failure::Status(code),
+    let refused = |status: tonic::Status| {
+        if status.code() == Code::Ok {
+            Failure::Broken
+        } else {
+            Failure::Status(status.code())
+        }
     };
     if let Some(status) = tonic::Status::from_header_map(&head.headers) {
         return Err(refused(status));

@@ -82,7 +82,7 @@ impl Fixture {
 
     pub(crate) async fn in_folder(config: Config, folder: TempDir, now: Arc<AtomicU64>) -> Fixture {
         let start = start_of(config, &folder, &now);
-        Fixture::of(start, folder, now).await
+        Box::pin(Fixture::of(start, folder, now)).await
     }
 
     pub(crate) async fn of(start: Start, folder: TempDir, now: Arc<AtomicU64>) -> Fixture {

@@ -120,7 +120,7 @@ fn names(text: &str) -> Vec<&str> {
         match byte {
             b'{' | b'[' | b'(' => depth += 1,
             b'}' | b']' | b')' => depth -= 1,
-            b':' if depth == 1 => names.push(text[begin..idx].trim()),
+            b':' if depth == 1 => names.extend(text.get(begin..idx).map(str::trim)),
             _ => {}
         }
         if depth == 1 && matches!(byte, b'{' | b',') {

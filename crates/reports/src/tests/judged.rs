@@ -85,7 +85,7 @@ fn whole_reports_are_taken() {
 }
 
 #[test]
-fn the_entry_that_is_wrong_is_named() {
+fn the_placement_that_is_wrong_is_named() {
     let change = |change: fn(&mut Placement)| {
         let mut wrong = placement();
         change(&mut wrong);
@@ -131,6 +131,10 @@ fn the_entry_that_is_wrong_is_named() {
     ] {
         assert_eq!(message, expected);
     }
+}
+
+#[test]
+fn the_batch_that_is_wrong_is_named() {
     let change = |change: fn(&mut Batch)| {
         let mut wrong = batch();
         change(&mut wrong);
@@ -172,6 +176,10 @@ fn the_entry_that_is_wrong_is_named() {
     ] {
         assert_eq!(message, expected);
     }
+}
+
+#[test]
+fn an_observation_needs_its_node_and_its_time() {
     let observation = |node: &str, at, before| {
         let observation = Observation {
             node: node.to_owned(),

@@ -106,20 +106,6 @@ impl Metrics {
                 &self.evidence_incomplete,
             ),
         ];
-        let cells = cells.into_iter().chain([
-            (
-                "lake_placement_devices_unnamed_total",
-                "counter",
-                "Devices that the kubelet named as no GPU sample of the node does, at each report.",
-                &self.devices_unnamed,
-            ),
-            (
-                "lake_placements_refused_total",
-                "counter",
-                "Placements of workers that are in no row, because too many are known that have not ended.",
-                &self.placements_refused,
-            ),
-        ]);
         for (name, kind, help, value) in cells {
             let value = value.load(Ordering::Relaxed);
             out.push_str(&format!(
@@ -136,6 +122,11 @@ impl Metrics {
                 "lake_points_unmapped_total{{reason=\"{reason}\"}} {n_points}\n"
             ));
         }
+        self.render_placements(&mut out);
+        out
+    }
+
+    fn render_placements(&self, out: &mut String) {
         out.push_str(
             "# HELP lake_placements Placements of pods on GPUs that are remembered, by source.\n\
              # TYPE lake_placements gauge\n",
@@ -146,6 +137,22 @@ impl Metrics {
                 "lake_placements{{source=\"{source}\"}} {n_known}\n"
             ));
         }
-        out
+        for (name, help, value) in [
+            (
+                "lake_placement_devices_unnamed_total",
+                "Devices that the kubelet named as no GPU sample of the node does, at each report.",
+                &self.devices_unnamed,
+            ),
+            (
+                "lake_placements_refused_total",
+                "Placements of workers that are in no row, because too many are known that have not ended.",
+                &self.placements_refused,
+            ),
+        ] {
+            let value = value.load(Ordering::Relaxed);
+            out.push_str(&format!(
+                "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n"
+            ));
+        }
     }
 }
