@@ -36,7 +36,10 @@ pub use explain::{
     explain,
 };
 pub use join::{KeptRequest, SampleIndex, Settings, Traffic, engine_key, evidence, interval};
-pub use placement::{Held, MissingLink, Observed, Placement, Placements, Pod, Ranks, Source};
+pub use placement::{
+    CONFIRMED_EVERY_NANOS, Change, Confidence, Event, Held, MissingLink, Observed, Placement,
+    Placements, Pod, Ranks, Reported, Source,
+};
 pub use request::request;
 pub use request_id::normalise as normalise_request_id;
 pub use throttle::reasons as throttle_reasons;

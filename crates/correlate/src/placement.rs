@@ -8,13 +8,17 @@
 //! Sources differ in what they know: the worker that reports itself knows its rank; the kubelet's `PodResources` and exporter
 //! labels know no UID, so that a pod recreated under its name cannot be told from the one before except by time.
 
+mod change;
 mod observed;
+mod reported;
 
 use std::{collections::HashMap, sync::Arc};
 
 use crate::device::Device;
 
+pub use change::{CONFIRMED_EVERY_NANOS, Change, Event};
 pub use observed::Observed;
+pub use reported::Reported;
 
 /// Who says that a pod holds a device, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,6 +34,14 @@ pub enum Source {
 }
 
 impl Source {
+    /// All of them, best first.
+    pub const ALL: [Self; 4] = [
+        Self::Reported,
+        Self::PodResources,
+        Self::ExporterLabels,
+        Self::StaticFile,
+    ];
+
     /// As stored.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -83,6 +95,44 @@ pub struct Ranks {
     pub tp: Option<i64>,
 }
 
+impl Ranks {
+    /// Is any of them known?
+    #[must_use]
+    pub const fn is_known(&self) -> bool {
+        self.dp.is_some() || self.pp.is_some() || self.tp.is_some()
+    }
+}
+
+/// How much a placement is worth: see [`Placements::confidence`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Confidence {
+    /// Somebody's word alone, or disputed, or of a pod that may be another of that name.
+    Low,
+    /// Observed by somebody who does not hold the device, or said of a pod by its name alone.
+    Medium,
+    /// Said by the worker or the kubelet of one pod, and nobody says otherwise.
+    High,
+}
+
+impl Confidence {
+    /// As stored.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+
+    const fn one_less(self) -> Self {
+        match self {
+            Self::Low | Self::Medium => Self::Low,
+            Self::High => Self::Medium,
+        }
+    }
+}
+
 /// A pod held a device in `valid_from..valid_to`, nanoseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
@@ -105,6 +155,15 @@ pub struct Placement {
 }
 
 impl Placement {
+    /// From when on and until when, where an open one holds for ever.
+    const fn interval(&self) -> (i64, i64) {
+        let to = match self.valid_to_unix_nano {
+            Some(to) => to,
+            None => i64::MAX,
+        };
+        (self.valid_from_unix_nano, to)
+    }
+
     /// The part of `start..end` in which it holds. A moment (`start == end`) is within a placement that holds it.
     #[must_use]
     pub fn during(&self, start: i64, end: i64) -> Option<(i64, i64)> {
@@ -242,6 +301,56 @@ impl Placements {
                 is_disputed,
             })
             .collect())
+    }
+
+    /// Does somebody say otherwise of the time of this placement, which is one of these? Another source places the pod on
+    /// a device on which this source does not, or the same rank of the pod is on another device too.
+    #[must_use]
+    pub fn is_disputed(&self, placement: &Placement) -> bool {
+        let (start, end) = placement.interval();
+        let others: Vec<&Placement> = self
+            .candidates(&placement.pod)
+            .filter(|other| other.during(start, end).is_some())
+            .collect();
+        let is_with_us = |device: &Device| {
+            let mut ours = others
+                .iter()
+                .filter(|other| other.source == placement.source);
+            ours.any(|ours| ours.device == *device)
+        };
+        others.iter().any(|other| {
+            let is_other_source = other.source != placement.source;
+            let is_same_rank = other.ranks.is_known()
+                && other.ranks == placement.ranks
+                && other.container == placement.container
+                && other.device != placement.device;
+            (is_other_source && !is_with_us(&other.device)) || (!is_other_source && is_same_rank)
+        })
+    }
+
+    /// How much a placement is worth. Of the worker's and the kubelet's word much, of what exporters show less, of what
+    /// a file says least; and one step less where somebody says otherwise, or where the pod is known by a name without
+    /// its namespace.
+    #[must_use]
+    pub fn confidence(&self, placement: &Placement) -> Confidence {
+        let of_source = match placement.source {
+            Source::Reported | Source::PodResources => Confidence::High,
+            Source::ExporterLabels => Confidence::Medium,
+            Source::StaticFile => Confidence::Low,
+        };
+        let Pod { namespace, uid, .. } = &placement.pod;
+        let is_vague = uid.is_none() && namespace.is_none();
+        if is_vague || self.is_disputed(placement) {
+            of_source.one_less()
+        } else {
+            of_source
+        }
+    }
+
+    /// Other pods that held the device in the time of this placement, by the word of the same source.
+    #[must_use]
+    pub fn other_pod_count(&self, placement: &Placement) -> usize {
+        self.n_other_pods(placement, placement.interval())
     }
 
     fn candidates<'a, 'p>(

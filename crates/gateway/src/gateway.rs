@@ -31,6 +31,7 @@ use crate::{
     http::HttpReceiver,
     ingest::{Ingest, Input, IsRequest, Reloaded},
     metrics::{self, Metrics, Transport},
+    pod_resources::{self, Watcher},
     progress::Progress,
     receive::Edge,
     release::{Plan, Release, Releaser},
@@ -66,6 +67,8 @@ pub struct Start {
     pub committed_through: Option<i64>,
     /// What is scraped.
     pub scrapers: Vec<scrape::Receiver>,
+    /// Kubelets that are asked.
+    pub pod_resources: Vec<pod_resources::Receiver>,
     /// Where kept spans go beside the tables.
     pub exporters: Vec<Exporter>,
     /// [`Clock::system`], or given time in tests.
@@ -134,7 +137,7 @@ pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
     // Bound first, so that a wrong address is known before a long replay; served after it.
     let listeners = Box::pin(bind(&config)).await?;
     let (grpc_addr, http_addr) = listeners.addrs();
-    let scrapers = scrapers(&start)?;
+    let askers = Askers::new(&start)?;
 
     let (plans, planned) = std_mpsc::channel();
     let (syncs, sync_handles) = std_mpsc::channel();
@@ -177,8 +180,7 @@ pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
     });
     let (stop, stopping) = watch::channel(false);
     let mut servers = listeners.serve(&config, &edge, &stopping);
-    let scraping = |scraper: Scraper| scraper.run(Arc::clone(&edge), stopping.clone());
-    servers.extend(scrapers.into_iter().map(scraping).map(task::spawn));
+    servers.extend(askers.run(&edge, &stopping));
     let running = Arc::new(Mutex::new(Some(Running {
         stop,
         servers,
@@ -200,12 +202,34 @@ pub async fn start(start: Start) -> Result<(Handle, mpsc::Receiver<Release>)> {
     Ok((handle, releases))
 }
 
-/// Who asks targets, before anybody is asked.
-fn scrapers(start: &Start) -> Result<Vec<Scraper>> {
-    let known = &start.config.authenticators;
-    let scrapers = start.scrapers.iter();
-    let scrapers = scrapers.map(|receiver| Scraper::new(receiver.clone(), known));
-    scrapers.collect()
+/// Who asks targets and kubelets, before anybody is asked.
+struct Askers {
+    scrapers: Vec<Scraper>,
+    watchers: Vec<Watcher>,
+}
+
+impl Askers {
+    fn new(start: &Start) -> Result<Askers> {
+        let known = &start.config.authenticators;
+        let scrapers = start.scrapers.iter();
+        let scrapers = scrapers.map(|receiver| Scraper::new(receiver.clone(), known));
+        let watchers = start.pod_resources.iter().cloned().map(Watcher::new);
+        Ok(Askers {
+            scrapers: scrapers.collect::<Result<_>>()?,
+            watchers: watchers.collect(),
+        })
+    }
+
+    fn run(self, edge: &Arc<Edge>, stopping: &watch::Receiver<bool>) -> Vec<task::JoinHandle<()>> {
+        let mut running = Vec::new();
+        for scraper in self.scrapers {
+            running.push(task::spawn(scraper.run(Arc::clone(edge), stopping.clone())));
+        }
+        for watcher in self.watchers {
+            running.push(task::spawn(watcher.run(Arc::clone(edge), stopping.clone())));
+        }
+        running
+    }
 }
 
 /// A thread that a shutdown waits for.

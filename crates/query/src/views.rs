@@ -30,6 +30,10 @@ pub const VIEWS: &[View] = &[
         name: "gpu_evidence",
         sql: include_str!("../../../storage/views/gpu_evidence.sql"),
     },
+    View {
+        name: "placement_intervals",
+        sql: include_str!("../../../storage/views/placement_intervals.sql"),
+    },
 ];
 
 /// A column as the head of a view's file documents it.

@@ -162,8 +162,12 @@ fn sources(config: &config::Config) -> Vec<String> {
         ));
     }
     for scraper in &config.scrapers {
-        let (id, words) = (&scraper.receiver.id, scraper.describe());
-        lines.push(format!("  scrape    `{id}`: {words}"));
+        let (id, words) = (scraper.id(), scraper.describe());
+        let verb = match scraper.asks {
+            config::Asks::Targets(_) => "scrape",
+            config::Asks::Kubelet(_) => "look   ",
+        };
+        lines.push(format!("  {verb}    `{id}`: {words}"));
     }
     lines
 }
@@ -205,10 +209,12 @@ fn destinations(config: &config::Config) -> Vec<String> {
             let correlate = &config.correlate;
             let placements = correlate.placements_file.as_ref();
             lines.push(format!(
-                "  evidence  of kept requests from GPU samples that come within {:?}{}; pods on GPUs by exporters' labels{}",
+                "  evidence  of kept requests from GPU samples that come within {:?}{}; pods on GPUs by reports over \
+                 gRPC, {}exporters' labels{}",
                 correlate.max_lateness,
                 completed(correlate.completion_wait),
-                placements.map_or(String::new(), |file| format!(" and `{file}`")),
+                if has_kubelet(config) { "the kubelet, " } else { "" },
+                placements.map_or(String::new(), |file| format!(", `{file}`")),
             ));
             lines.push(maintenance(&lake.maintenance));
         }
@@ -226,6 +232,12 @@ fn completed(wait: Duration) -> String {
         return String::new();
     }
     format!(", completed once by those of the next {wait:?}")
+}
+
+fn has_kubelet(config: &config::Config) -> bool {
+    let asks = config.scrapers.iter().map(|scraper| &scraper.asks);
+    asks.into_iter()
+        .any(|asks| matches!(asks, config::Asks::Kubelet(_)))
 }
 
 fn maintenance(maintenance: &config::Maintenance) -> String {

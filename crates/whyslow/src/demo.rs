@@ -73,7 +73,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     if shown.is_ok() {
         say(&format!(
             "\nMore: whyslow sql --server http://{query} \"SELECT * FROM slow_requests\"\n\
-             Data: {tables} (Delta tables: spans, traces, requests, gpu_samples, engine_samples, evidence)"
+             Data: {tables} (Delta tables: spans, traces, requests, gpu_samples, engine_samples, placements, evidence)"
         ))?;
         if args.stay {
             say("Running until ctrl-c.")?;

@@ -164,11 +164,8 @@ impl Service {
         // 1. receive, 2. admit, 3. append, 4. index, 5. decide, 6. release, also to other backends
         let (gateway, releases) = gateway::start(Start {
             exporters: exporters::open(&config)?,
-            scrapers: config
-                .scrapers
-                .into_iter()
-                .map(|scraper| scraper.receiver)
-                .collect(),
+            scrapers: config::scraping(&config.scrapers),
+            pod_resources: config::looking(&config.scrapers),
             config: config.gateway,
             log: wal::Config {
                 segment_bytes: config.log.segment_bytes,

@@ -1,5 +1,5 @@
-//! The exporter `lake`: releases become rows of `spans`, `traces`, `requests`, `gpu_samples`, `engine_samples`, and
-//! commits; behind them, `evidence` of their kept requests.
+//! The exporter `lake`: releases become rows of `spans`, `traces`, `requests`, `gpu_samples`, `engine_samples`,
+//! `placements`, and commits; behind them, `evidence` of their kept requests.
 //!
 //! A release is turned into rows as a whole and appended to each table under its sequence; SQL sees
 //! the rows at once. They are committed by size or age. Only after every table has committed through
@@ -65,13 +65,17 @@ const LAST_ATTEMPTS: u32 = 3;
 
 /// Tables in the order in which a release is committed: details first, so that what `traces` lists
 /// can be opened.
-const NAMES: [&str; 5] = [
+const NAMES: [&str; 6] = [
     "spans",
     "requests",
     "gpu_samples",
     "engine_samples",
+    "placements",
     "traces",
 ];
+
+/// Place of `placements` in [`NAMES`].
+const PLACEMENTS: usize = 4;
 
 /// Writers behind them: a table, and what the app id of the writer ends with, so that it is another than that of a
 /// release.
@@ -174,7 +178,10 @@ impl Store {
         let samples = read("gpu_samples", self.evidence.wanted_samples()).await?;
         let evidence = read("evidence", Evidence::wanted_evidence(config)).await?;
         let requests = read("requests", self.running.wanted()).await?;
+        let placements = read("placements", placed::WANTED).await?;
         tokio::task::block_in_place(|| {
+            // Before the samples, whose labels only say that it went on.
+            self.evidence.placed_mut().restore(&placements);
             self.evidence.reload(&samples, &evidence, now);
             self.running.reload(&requests, now);
         });
@@ -266,6 +273,7 @@ impl Store {
         self.metrics.count_losses(&mapped.losses);
         let gpus: Vec<RecordBatch> = mapped.gpus.into_iter().map(target::compact).collect();
         self.evidence.take_samples(&gpus, &mapped.gpu_samples, now);
+        let placements = self.take_placements(release);
         let kept = std::mem::take(&mut built.kept);
         let decided = release.decided_unix_nano;
         self.evidence
@@ -275,6 +283,7 @@ impl Store {
             built.requests,
             gpus,
             mapped.engines,
+            placements,
             built.traces,
         ];
         for (target, batches) in self.targets.iter().zip(batches) {
@@ -285,6 +294,17 @@ impl Store {
                 target.append(release.sequence, batch);
             }
         }
+    }
+
+    /// Takes who holds which GPU, as reports and the samples of a release say; the rows of what has changed.
+    fn take_placements(&mut self, release: &Release) -> Vec<RecordBatch> {
+        let is_new = release.sequence > self.targets[PLACEMENTS].committed();
+        let placed = self.evidence.placed_mut();
+        let n_lost = placed.take_reports(&release.reports);
+        let rows = placed.take_rows(release.decided_unix_nano, is_new);
+        self.metrics.rows_lost.fetch_add(n_lost, Ordering::Relaxed);
+        self.metrics.set_placements(placed);
+        rows
     }
 
     /// Appends the rows of the stages behind that need not wait any more; all of them where it is urgent.

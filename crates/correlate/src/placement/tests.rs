@@ -1,6 +1,6 @@
 //! Who held which device when, by several sources.
 
-use super::{Held, MissingLink, Placement, Placements, Pod, Ranks, Source};
+use super::{Confidence, Held, MissingLink, Placement, Placements, Pod, Ranks, Reported, Source};
 use crate::Device;
 
 fn device(number: u32) -> Device {
@@ -138,4 +138,165 @@ fn a_device_is_never_there_twice_for_one_request() {
         numbers(&all.held_by(&pod("-/ns/a"), 0, 40).expect("held")),
         [(device(1), (0, 30))]
     );
+}
+
+fn of_rank(tp: i64, number: u32, from: i64, to: Option<i64>) -> Placement {
+    Placement {
+        ranks: Ranks {
+            tp: Some(tp),
+            ..Ranks::default()
+        },
+        ..placement("-/ns/a/uid-1", number, from, to, Source::Reported)
+    }
+}
+
+/// `from..to` and the device of all that is known, in order.
+fn known(reported: &Reported) -> Vec<(i64, Option<i64>, Device)> {
+    let mut known: Vec<_> = reported
+        .all()
+        .map(|placement| {
+            let Placement {
+                valid_from_unix_nano,
+                valid_to_unix_nano,
+                device,
+                ..
+            } = placement.clone();
+            (valid_from_unix_nano, valid_to_unix_nano, device)
+        })
+        .collect();
+    known.sort();
+    known
+}
+
+#[test]
+fn a_rank_that_moves_to_another_gpu_leaves_the_one_before_in_any_order() {
+    let first = of_rank(0, 1, 10, None);
+    let second = of_rank(0, 2, 20, None);
+    let third = of_rank(0, 1, 30, None);
+    let expected = [
+        (10, Some(20), device(1)),
+        (20, Some(30), device(2)),
+        (30, None, device(1)),
+    ];
+    let orders = [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ];
+    for order in orders {
+        let all = [&first, &second, &third];
+        let mut reported = Reported::default();
+        for idx in order {
+            reported.take(all[idx].clone(), 100);
+            reported.take(all[idx].clone(), 101);
+        }
+        assert_eq!(known(&reported), expected, "{order:?}");
+        // An end is corrected once, where the one between came last.
+        let changes = reported.take_changes();
+        assert!(changes.len() <= 6, "{order:?}: {changes:#?}");
+    }
+}
+
+#[test]
+fn ranks_of_one_pod_hold_their_gpus_side_by_side() {
+    let mut reported = Reported::default();
+    for rank in 0..4 {
+        reported.take(of_rank(i64::from(rank), rank, 10, None), 10);
+    }
+    // Whose ranks are not known may be several processes.
+    reported.take(placement("-/ns/b", 8, 10, None, Source::Reported), 10);
+    reported.take(placement("-/ns/b", 9, 20, None, Source::Reported), 20);
+    assert!(known(&reported).iter().all(|(_, to, _)| to.is_none()));
+    assert_eq!(reported.n_intervals(), 6);
+    // The end of one, told later.
+    reported.take(of_rank(2, 2, 10, Some(50)), 60);
+    reported.take(of_rank(2, 2, 10, None), 70);
+    let ended = (10, Some(50), device(2));
+    assert!(known(&reported).contains(&ended));
+}
+
+#[test]
+fn a_pod_made_anew_under_its_name_has_left_what_it_held() {
+    let mut reported = Reported::default();
+    reported.take(placement("-/ns/a/uid-1", 1, 10, None, Source::Reported), 10);
+    reported.take(placement("-/ns/a/uid-2", 2, 40, None, Source::Reported), 40);
+    reported.take(
+        placement("-/other/a/uid-3", 3, 50, None, Source::Reported),
+        50,
+    );
+    let expected = [
+        (10, Some(40), device(1)),
+        (40, None, device(2)),
+        (50, None, device(3)),
+    ];
+    assert_eq!(known(&reported), expected);
+    reported.forget(40);
+    assert_eq!(known(&reported).len(), 3, "it ended no earlier than that");
+    reported.forget(41);
+    assert_eq!(known(&reported).len(), 2);
+}
+
+#[test]
+fn reports_of_a_sender_without_measure_are_bounded() {
+    let mut reported = Reported::default();
+    for from in 0..5_000 {
+        reported.take(placement("-/ns/a", 1, from, None, Source::Reported), from);
+        reported.take_changes();
+    }
+    assert!(reported.n_intervals() <= 1024);
+    for number in 0..70_000 {
+        let name = format!("-/ns/p{number}");
+        reported.take(placement(&name, number, 0, None, Source::Reported), 0);
+        reported.take_changes();
+    }
+    assert!(reported.n_intervals() <= 1 << 16);
+    assert!(reported.n_refused() > 0);
+}
+
+#[test]
+fn disputes_and_confidence_follow_from_who_says_what() {
+    let all = Placements::new(vec![
+        placement("-/ns/a", 1, 0, None, Source::Reported),
+        placement("-/ns/a", 1, 0, None, Source::PodResources),
+        placement("-/ns/b", 2, 0, Some(10), Source::Reported),
+        placement("-/ns/b", 3, 5, None, Source::PodResources),
+        placement("-/-/c", 4, 0, None, Source::PodResources),
+        placement("-/ns/d", 5, 0, None, Source::StaticFile),
+        placement("-/ns/e", 6, 0, None, Source::ExporterLabels),
+    ]);
+    let mut told: Vec<_> = all
+        .all()
+        .iter()
+        .map(|placement| {
+            let name = placement.pod.name.as_deref().unwrap_or_default();
+            let source = placement.source.as_str();
+            (
+                name,
+                source,
+                all.is_disputed(placement),
+                all.confidence(placement),
+            )
+        })
+        .collect();
+    told.sort_unstable();
+    let expected = [
+        ("a", "pod_resources", false, Confidence::High),
+        ("a", "reported", false, Confidence::High),
+        ("b", "pod_resources", true, Confidence::Medium),
+        ("b", "reported", true, Confidence::Medium),
+        ("c", "pod_resources", false, Confidence::Medium),
+        ("d", "static_file", false, Confidence::Low),
+        ("e", "exporter_labels", false, Confidence::Medium),
+    ];
+    assert_eq!(told, expected);
+    // One rank on two devices at a time, by the same word.
+    let twice = vec![of_rank(0, 1, 0, Some(20)), of_rank(0, 2, 10, None)];
+    let all = Placements::new(twice);
+    assert!(all.all().iter().all(|placement| all.is_disputed(placement)));
+    let in_turn = vec![of_rank(0, 1, 0, Some(10)), of_rank(0, 2, 10, None)];
+    let all = Placements::new(in_turn);
+    assert!(!all.all().iter().any(|placement| all.is_disputed(placement)));
 }

@@ -105,6 +105,7 @@ impl Gateway {
             is_request: no_requests,
             committed_through: None,
             scrapers: Vec::new(),
+            pod_resources: Vec::new(),
             exporters,
             clock: Clock::given({
                 let now = Arc::clone(&now);

@@ -26,11 +26,11 @@ use crate::{
     ingest::{
         Effect, Effects, Ingest,
         index::{Recorded, Source},
-        pressure, side_lane,
+        pressure,
     },
-    metrics::{self, Amount},
+    metrics::Amount,
     progress::Progress,
-    record::{DecisionRecord, Record},
+    record::{Content, DecisionRecord, Record},
     release::{KeptList, Plan},
 };
 
@@ -58,18 +58,23 @@ impl<D: Disk> Ingest<D> {
         while let Some((position, bytes)) = records.next_record().map_err(unreadable)? {
             progress.advance(bytes.len() as u64);
             match Record::read(bytes).map_err(|problem| Error::Record { position, problem })? {
-                Record::Export {
-                    signal,
+                Record::Content {
+                    content: Content::Export(Signal::Traces),
                     received_unix_nano,
                     body,
-                } => match signal {
-                    Signal::Traces => {
-                        let source = Source::Replay(&recorded);
-                        self.index(position, received_unix_nano, body, source);
-                    }
-                    Signal::Metrics => self.recall_metrics(position, received_unix_nano, body),
-                    Signal::Logs => {}
-                },
+                } => {
+                    self.index(
+                        position,
+                        received_unix_nano,
+                        body,
+                        Source::Replay(&recorded),
+                    );
+                }
+                Record::Content {
+                    content,
+                    received_unix_nano,
+                    body,
+                } => self.recall_aside(content, position, received_unix_nano, body),
                 Record::Carried {
                     received_unix_nano,
                     body,
@@ -106,6 +111,18 @@ impl<D: Disk> Ingest<D> {
         }
         self.decided_again = DecidedAgain::default();
         self.skip_sequences_through(committed_through.unwrap_or_default());
+        self.count_recovered();
+        self.metrics.set_policies(&self.sampler);
+        self.delete_committed();
+        self.refresh();
+        if cfg!(debug_assertions) {
+            self.check_invariants();
+        }
+        Ok(())
+    }
+
+    /// Counts what is undecided, late or aside.
+    fn count_recovered(&self) {
         let stats = self.sampler.stats();
         let n_late = self.late.len() as u64;
         let n_bytes_late = self.metrics.conservation().late.n_bytes;
@@ -114,14 +131,7 @@ impl<D: Disk> Ingest<D> {
             n_spans: stats.n_spans.saturating_add(n_late),
             n_bytes: stats.n_bytes.saturating_add(n_bytes_late),
         });
-        metrics::set(&self.metrics.points_recovered, self.side_lane.n_points());
-        self.metrics.set_policies(&self.sampler);
-        self.delete_committed();
-        self.refresh();
-        if cfg!(debug_assertions) {
-            self.check_invariants();
-        }
-        Ok(())
+        self.side_lane.count_recovered(&self.metrics);
     }
 
     /// A new log folder beside old tables must not use a sequence that the tables skip.
@@ -176,7 +186,7 @@ impl<D: Disk> Ingest<D> {
             traces,
             mut late,
             duplicates: _,
-            metrics,
+            side_lane,
         } = record;
         let mut decided = Vec::with_capacity(traces.len());
         for trace in &traces {
@@ -204,11 +214,9 @@ impl<D: Disk> Ingest<D> {
             is_kept && recorded.late.remove(&late.handle)
         });
         self.last_decision = Some(position);
-        let metrics = self.side_lane.take_recorded(&metrics);
-        let n_points = side_lane::n_points(metrics.iter());
-        // It was released by the process that recorded it.
-        metrics::sub(&self.metrics.points_pending, n_points);
-        self.plan(sequence, decided_unix_nano, decided, late, &metrics)
+        let aside = self.side_lane.take_recorded(&side_lane);
+        self.count_aside_replayed(&aside);
+        self.plan(sequence, decided_unix_nano, decided, late, &aside)
     }
 }
 

@@ -153,7 +153,7 @@ impl<D: Disk> Stepped<D> {
     pub fn submit_metrics(&mut self, body: Bytes, n_points: u64, now_unix_nano: u64) -> Ticket {
         let (request, replied) = super::request(&self.budget, body, n_points, now_unix_nano);
         let request = Request {
-            signal: Signal::Metrics,
+            content: Signal::Metrics.into(),
             ..request
         };
         self.apply(Input::Request(request), now_unix_nano);

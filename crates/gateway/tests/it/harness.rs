@@ -66,6 +66,7 @@ pub(crate) fn start_of(config: Config, folder: &TempDir, now: &Arc<AtomicU64>) -
         is_request,
         committed_through: Some(0),
         scrapers: Vec::new(),
+        pod_resources: Vec::new(),
         exporters: Vec::new(),
         clock: Clock::given(move || now.load(Ordering::SeqCst)),
         progress: Arc::default(),
@@ -80,7 +81,13 @@ impl Fixture {
     }
 
     pub(crate) async fn in_folder(config: Config, folder: TempDir, now: Arc<AtomicU64>) -> Fixture {
-        let starting = Box::pin(gateway::start(start_of(config.clone(), &folder, &now)));
+        let start = start_of(config, &folder, &now);
+        Box::pin(Fixture::of(start, folder, now)).await
+    }
+
+    pub(crate) async fn of(start: Start, folder: TempDir, now: Arc<AtomicU64>) -> Fixture {
+        let config = start.config.clone();
+        let starting = Box::pin(gateway::start(start));
         let (handle, releases) = starting.await.unwrap();
         Fixture {
             handle,

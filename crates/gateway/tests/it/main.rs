@@ -16,6 +16,10 @@ mod limits;
 #[cfg(test)]
 mod overload;
 #[cfg(test)]
+mod pod_resources;
+#[cfg(test)]
+mod reporting;
+#[cfg(test)]
 mod scrape;
 #[cfg(test)]
 mod tls;

@@ -87,20 +87,22 @@ async fn the_catalog_shows_our_tables_and_views_only() {
         )
         .await;
     expect_test::expect![[r#"
-        +----------------+------------+
-        | table_name     | table_type |
-        +----------------+------------+
-        | engine_samples | BASE TABLE |
-        | evidence       | BASE TABLE |
-        | gpu_evidence   | VIEW       |
-        | gpu_samples    | BASE TABLE |
-        | request_phases | VIEW       |
-        | requests       | BASE TABLE |
-        | slow_requests  | VIEW       |
-        | spans          | BASE TABLE |
-        | trace_timeline | VIEW       |
-        | traces         | BASE TABLE |
-        +----------------+------------+"#]]
+        +---------------------+------------+
+        | table_name          | table_type |
+        +---------------------+------------+
+        | engine_samples      | BASE TABLE |
+        | evidence            | BASE TABLE |
+        | gpu_evidence        | VIEW       |
+        | gpu_samples         | BASE TABLE |
+        | placement_intervals | VIEW       |
+        | placements          | BASE TABLE |
+        | request_phases      | VIEW       |
+        | requests            | BASE TABLE |
+        | slow_requests       | VIEW       |
+        | spans               | BASE TABLE |
+        | trace_timeline      | VIEW       |
+        | traces              | BASE TABLE |
+        +---------------------+------------+"#]]
     .assert_eq(&names);
     for sql in [
         "SHOW TABLES",

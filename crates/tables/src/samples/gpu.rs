@@ -65,6 +65,10 @@ pub struct Identity {
     pub gpu_model: Option<String>,
     /// Index on the host at that time.
     pub gpu_index: Option<String>,
+    /// Its file on the host (`nvidia0`), as device plugins may call it; not stored.
+    pub device_file: Option<String>,
+    /// Driver, pool and device by which a claim (DRA) calls it, with `/` between them; not stored.
+    pub claim_device: Option<String>,
     /// PCI address.
     pub pci_bus_id: Option<String>,
     /// Driver.

@@ -57,7 +57,7 @@ impl Section {
     /// Types that work.
     const fn built(self) -> &'static [&'static str] {
         match self {
-            Self::Receivers => &["otlp", "dcgm", "vllm_metrics"],
+            Self::Receivers => &["otlp", "dcgm", "vllm_metrics", "pod_resources"],
             Self::Processors => &["tail_sampling", "redact", "correlate"],
             Self::Exporters => &[
                 "lake",
@@ -75,15 +75,6 @@ impl Section {
                 "write_ahead_log",
                 "bearertokenauth",
             ],
-        }
-    }
-
-    /// Types that belong to the design and are not there yet.
-    const fn not_built(self) -> &'static [&'static str] {
-        match self {
-            Self::Receivers => &["pod_resources"],
-            Self::Processors => &[],
-            Self::Exporters | Self::Extensions => &[],
         }
     }
 
@@ -285,11 +276,7 @@ fn check_types(root: &Node, section: Section) -> Result<(), Error> {
             continue;
         }
         let what = section.singular();
-        let message = if section.not_built().contains(&kind) {
-            format!("the {what} `{kind}` is not built yet")
-        } else {
-            unknown(what, section.built().iter().copied(), kind)
-        };
+        let message = unknown(what, section.built().iter().copied(), kind);
         return Err(Error::at(
             &format!("{}::{id}", section.key()),
             component.line,

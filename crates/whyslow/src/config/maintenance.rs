@@ -43,6 +43,8 @@ pub(crate) struct RetentionDays {
     /// Default 14.
     pub(crate) engine_samples: u32,
     /// Default 30.
+    pub(crate) placements: u32,
+    /// Default 30.
     pub(crate) evidence: u32,
 }
 
@@ -71,6 +73,7 @@ impl Default for RetentionDays {
             requests: days("requests"),
             gpu_samples: days("gpu_samples"),
             engine_samples: days("engine_samples"),
+            placements: days("placements"),
             evidence: days("evidence"),
         }
     }
@@ -85,6 +88,7 @@ impl RetentionDays {
             "requests" => self.requests,
             "gpu_samples" => self.gpu_samples,
             "engine_samples" => self.engine_samples,
+            "placements" => self.placements,
             "evidence" => self.evidence,
             _ => spec.retention_days,
         };

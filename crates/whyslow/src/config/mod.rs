@@ -34,7 +34,7 @@ pub(crate) use error::{Error, Warning};
 pub(crate) use exporters::{Exporter, Kind};
 pub(crate) use maintenance::Maintenance;
 pub(crate) use sampling::Reviewed;
-pub(crate) use scrapers::Scraper;
+pub(crate) use scrapers::{Asks, Scraper, looking, scraping};
 pub(crate) use settings::{Correlate, HealthCheck, LakeExporter, WriteAheadLog};
 
 use components::Section;
@@ -48,7 +48,7 @@ pub(crate) const LOCAL_YAML: &str = include_str!("../../../../pipelines/local.ya
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Config {
     pub(crate) gateway: gateway::Config,
-    /// What is scraped.
+    /// What is scraped, and who else is asked.
     pub(crate) scrapers: Vec<Scraper>,
     pub(crate) log: WriteAheadLog,
     pub(crate) sampler: sampler::Config,

@@ -327,7 +327,7 @@ fn what_is_not_built_or_not_there_is_said() {
             format!(
                 "{all}exporters: {{lake: }}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}, pod_resources: }}\nservice: {{pipelines: {{traces: {{receivers: [otlp, pod_resources], exporters: [lake]}}}}}}"
             ),
-            "the receiver `pod_resources` is not built yet",
+            "`pod_resources` gives metrics: name it in the `receivers` of a pipeline `metrics`",
         ),
         (
             format!("{all}exporters: {{lake: }}\nreceivers: {{otlp: {{protocols: {{grpc: }}}}}}\n"),

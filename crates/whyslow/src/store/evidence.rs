@@ -29,9 +29,9 @@
 //! Samples are remembered for the times above and a quarter of an hour more, and by their number (`window`); so a
 //! request that is decided later than that after it ended has no samples.
 //!
-//! After a restart, samples and placements by exporters' labels are read back from `gpu_samples`, when requests ran from
-//! `requests`, and which requests are incomplete from `evidence`: all of them as far back as they are remembered. So a
-//! placement that began earlier begins there.
+//! After a restart, placements are read back from `placements`, samples (and what labels said since) from `gpu_samples`,
+//! when requests ran from `requests`, and which requests are incomplete from `evidence`: all of them as far back as they
+//! are remembered.
 
 mod late;
 mod window;
@@ -194,6 +194,11 @@ impl Evidence {
         now: i64,
     ) {
         self.window.take(batches, samples, now);
+    }
+
+    /// Which pods hold which devices, by all sources.
+    pub(super) const fn placed_mut(&mut self) -> &mut Placed {
+        self.window.placed_mut()
     }
 
     /// Takes the kept requests of a release, which wait from now on.

@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use correlate::Source;
 use tables::samples::{LossReason, Losses};
 
+use super::placed::Placed;
 use super::{BEHIND, NAMES};
 
 /// Writers that rows are counted of: those of a release, and those behind. Two of one table are one series.
@@ -23,6 +25,9 @@ pub(crate) struct Metrics {
     pub(super) evidence_waiting: AtomicU64,
     pub(super) evidence_incomplete: AtomicU64,
     points_unmapped: [AtomicU64; LossReason::ALL.len()],
+    placements: [AtomicU64; Source::ALL.len()],
+    devices_unnamed: AtomicU64,
+    placements_refused: AtomicU64,
 }
 
 impl Metrics {
@@ -42,6 +47,16 @@ impl Metrics {
         for (reason, n_points) in losses.iter() {
             self.points_unmapped[reason as usize].fetch_add(n_points, Ordering::Relaxed);
         }
+    }
+
+    pub(super) fn set_placements(&self, placed: &Placed) {
+        for (cell, n_known) in self.placements.iter().zip(placed.n_known()) {
+            cell.store(n_known as u64, Ordering::Relaxed);
+        }
+        self.devices_unnamed
+            .store(placed.n_unnamed(), Ordering::Relaxed);
+        self.placements_refused
+            .store(placed.n_refused(), Ordering::Relaxed);
     }
 
     /// In Prometheus text form.
@@ -107,6 +122,37 @@ impl Metrics {
                 "lake_points_unmapped_total{{reason=\"{reason}\"}} {n_points}\n"
             ));
         }
+        self.render_placements(&mut out);
         out
+    }
+
+    fn render_placements(&self, out: &mut String) {
+        out.push_str(
+            "# HELP lake_placements Placements of pods on GPUs that are remembered, by source.\n\
+             # TYPE lake_placements gauge\n",
+        );
+        for (source, n_known) in Source::ALL.iter().zip(&self.placements) {
+            let (source, n_known) = (source.as_str(), n_known.load(Ordering::Relaxed));
+            out.push_str(&format!(
+                "lake_placements{{source=\"{source}\"}} {n_known}\n"
+            ));
+        }
+        for (name, help, value) in [
+            (
+                "lake_placement_devices_unnamed_total",
+                "Devices that the kubelet named as no GPU sample of the node does, at each report.",
+                &self.devices_unnamed,
+            ),
+            (
+                "lake_placements_refused_total",
+                "Placements of workers that are in no row, because too many are known that have not ended.",
+                &self.placements_refused,
+            ),
+        ] {
+            let value = value.load(Ordering::Relaxed);
+            out.push_str(&format!(
+                "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n"
+            ));
+        }
     }
 }

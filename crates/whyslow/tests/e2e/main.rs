@@ -32,6 +32,8 @@ mod maintain;
 #[cfg(test)]
 mod oracle;
 #[cfg(test)]
+mod placements;
+#[cfg(test)]
 mod reload;
 #[cfg(test)]
 mod security;

@@ -332,6 +332,8 @@ impl Draft {
         }
         fill(&mut identity.gpu_model, labels.model.or(resource.gpu_model));
         fill(&mut identity.gpu_index, labels.index);
+        fill(&mut identity.device_file, labels.device_file);
+        fill(&mut identity.claim_device, labels.claim_device().as_deref());
         fill(&mut identity.pci_bus_id, labels.pci_bus_id);
         fill(&mut identity.driver_version, labels.driver_version);
         fill(&mut identity.k8s_cluster_name, resource.k8s_cluster_name);

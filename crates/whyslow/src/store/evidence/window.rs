@@ -177,6 +177,11 @@ impl Window {
         }
     }
 
+    /// Which pods hold which devices, by all sources.
+    pub(super) const fn placed_mut(&mut self) -> &mut Placed {
+        &mut self.placed
+    }
+
     /// All placements that are known now.
     pub(super) fn placements(&self) -> Placements {
         self.placed.placements()

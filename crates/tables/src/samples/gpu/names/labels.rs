@@ -15,6 +15,8 @@ pub(in crate::samples::gpu) struct Labels<'a> {
     pub(in crate::samples::gpu) mig_profile: Option<&'a str>,
     pub(in crate::samples::gpu) model: Option<&'a str>,
     pub(in crate::samples::gpu) index: Option<&'a str>,
+    pub(in crate::samples::gpu) device_file: Option<&'a str>,
+    claim: [Option<&'a str>; 3],
     pub(in crate::samples::gpu) pci_bus_id: Option<&'a str>,
     pub(in crate::samples::gpu) driver_version: Option<&'a str>,
     pub(in crate::samples::gpu) has_base_units: bool,
@@ -82,6 +84,10 @@ impl<'a> Labels<'a> {
                 &mut self.model
             }
             "gpu" | "index" | "gpu.number" => &mut self.index,
+            "device" => &mut self.device_file,
+            "dra_driver_name" => &mut self.claim[0],
+            "dra_pool_name" => &mut self.claim[1],
+            "dra_device_name" => &mut self.claim[2],
             "pci_bus_id" => &mut self.pci_bus_id,
             "driver_version" | "hw.driver_version" => &mut self.driver_version,
             "Hostname" | "hostname" => &mut self.host_name,
@@ -108,6 +114,12 @@ impl<'a> Labels<'a> {
             _ => return,
         };
         *field = Some(text);
+    }
+
+    /// Driver, pool and device of a claim, as `PodResources` names them.
+    pub(in crate::samples::gpu) fn claim_device(&self) -> Option<String> {
+        let [driver, pool, device] = self.claim;
+        Some(format!("{}/{}/{}", driver?, pool?, device?))
     }
 
     /// Is `hw.type` that of a GPU?
