@@ -7,7 +7,8 @@
 //! gateway repeats what was not told; a table skips what it has committed (its Delta application
 //! transaction says so), so that every row is stored once.
 //!
-//! Stages behind hold rows of a release back, as `evidence` (see there) waits for GPU samples. Each has a writer of its
+//! Stages behind hold rows of a release back: `evidence` (see there) waits for GPU samples, `calls` for engine requests of
+//! other traces. Each has a writer of its
 //! own on its table, whose sequence is behind that of the others: the gateway is told both, one for what is a backlog,
 //! the other for what the log may forget.
 //!
@@ -16,6 +17,7 @@
 //!
 //! It must not know where the bytes of a span came from or how a table is written.
 
+mod calls;
 mod evidence;
 mod metrics;
 mod placed;
@@ -39,9 +41,13 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::config::{Correlate, LakeExporter};
+use calls::Calls;
 use evidence::Evidence;
 pub(crate) use metrics::Metrics;
 use rows::Rows;
+#[cfg(test)]
+pub(crate) use rows::calls_of;
+pub(crate) use rows::reports_of;
 use samples::Samples;
 use target::Target;
 use told::Told;
@@ -73,10 +79,11 @@ const NAMES: [&str; 5] = [
 
 /// Writers behind them: a table, and what the app id of the writer ends with, so that it is another than that of a
 /// release.
-const BEHIND: [(&str, &str); 1] = [("evidence", "")];
+const BEHIND: [(&str, &str); 2] = [("evidence", ""), ("requests", "/calls")];
 
 /// Places in [`BEHIND`].
 const EVIDENCE: usize = 0;
+const CALLS: usize = 1;
 
 /// Rows of one release, from a stage behind.
 #[derive(Debug)]
@@ -98,6 +105,7 @@ pub(crate) struct Store {
     samples: Samples,
     running: Running,
     evidence: Evidence,
+    calls: Calls,
     clock: Clock,
     metrics: Arc<Metrics>,
     /// Sequence of the last release that was appended.
@@ -140,6 +148,7 @@ impl Store {
             samples: Samples::new(),
             running: Running::new(evidence::remembered_nanos(correlate)),
             evidence: Evidence::new(correlate, placements),
+            calls: Calls::new(correlate),
             clock,
             metrics: Arc::new(Metrics::default()),
             appended: 0,
@@ -152,8 +161,13 @@ impl Store {
 
     /// Notes in the folder of the log how far all tables are.
     pub(crate) fn noting_in(self, folder: &Path) -> Self {
-        let told = Some(Told::new(folder, &self.app_id));
-        Self { told, ..self }
+        let told = Told::new(folder, &self.app_id);
+        let last = self.all().map(Target::committed).max().unwrap_or(0);
+        Self {
+            last_with_rows: told.read().min(last),
+            told: Some(told),
+            ..self
+        }
     }
 
     /// The highest sequence that every table is known to have.
@@ -226,7 +240,10 @@ impl Store {
     fn append(&mut self, release: &Release) {
         let now = self.now_unix_nano();
         let mapped = self.samples.map(release);
-        let mut built = self.rows.build(release, &mut self.running, now);
+        let mut built = {
+            let seen_by = (&mut self.running, &mut self.calls.stitching);
+            self.rows.build(release, seen_by, now)
+        };
         let n_lost = built.n_lost.saturating_add(mapped.n_lost);
         self.metrics.rows_lost.fetch_add(n_lost, Ordering::Relaxed);
         self.metrics.count_losses(&mapped.losses);
@@ -234,6 +251,8 @@ impl Store {
         self.evidence.take_samples(&gpus, &mapped.gpu_samples, now);
         let kept = std::mem::take(&mut built.kept);
         self.evidence.take_kept(release.sequence, kept.iter(), now);
+        let calls = std::mem::take(&mut built.calls);
+        self.calls.take(release.sequence, calls, now);
         let batches = [
             built.spans,
             built.requests,
@@ -261,6 +280,13 @@ impl Store {
         let n_waiting = self.evidence.n_waiting() as u64;
         self.metrics
             .evidence_waiting
+            .store(n_waiting, Ordering::Relaxed);
+        let calls = &mut self.calls;
+        let written = tokio::task::block_in_place(|| calls.write(is_urgent, now_unix_nano));
+        self.append_behind(CALLS, written);
+        let n_waiting = self.calls.n_waiting() as u64;
+        self.metrics
+            .calls_waiting
             .store(n_waiting, Ordering::Relaxed);
     }
 
@@ -308,10 +334,11 @@ impl Store {
         let committed = self.commit_tables().await;
         if let Some(committed) = committed {
             gateway.stored(committed.stored);
-            gateway.committed(committed.through);
+            // First: what is repeated without the part of the log that is deleted then is not what it was.
             if let Some(told) = &self.told {
                 told.write(committed.through.min(self.last_with_rows));
             }
+            gateway.committed(committed.through);
         }
         committed.is_some()
     }
@@ -320,7 +347,7 @@ impl Store {
     pub(crate) async fn commit_tables(&mut self) -> Option<Committed> {
         // Read first: what is appended while the other tables are committed waits for the next time.
         let stored = self.appended;
-        let behind = [self.evidence.appended()];
+        let behind = [self.evidence.appended(), self.calls.appended()];
         let throughs = [stored; NAMES.len()].into_iter().chain(behind);
         let targets = self.targets.iter_mut().chain(&mut self.behind);
         for (target, through) in targets.zip(throughs) {

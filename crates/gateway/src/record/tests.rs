@@ -1,5 +1,7 @@
 //! Records read back as written, and nothing else does.
 
+use sampler::Reports;
+
 use super::*;
 
 fn decision_record() -> DecisionRecord {
@@ -20,7 +22,7 @@ fn decision_record() -> DecisionRecord {
         },
         decision: Decision::Dropped,
         policy: Some("latency".into()),
-        is_request: true,
+        reports: Reports::Request,
         erases_threshold: true,
     };
     DecisionRecord {

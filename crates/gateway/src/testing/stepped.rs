@@ -10,7 +10,7 @@ use crate::{
     admission::{Budget, Gate},
     config::SyncPolicy,
     error::Result,
-    ingest::{Effect, Ingest, Input, IsRequest, Settings},
+    ingest::{Effect, Ingest, Input, ReportsOf, Settings},
     metrics::{Conservation, Metrics},
     progress::Progress,
     release::{Plan, Release, Releaser},
@@ -25,7 +25,7 @@ pub struct Setup {
     /// The policies.
     pub sampler: sampler::Config,
     /// Which spans describe a request to an engine.
-    pub is_request: IsRequest,
+    pub reports_of: ReportsOf,
     /// As `intake.sync_interval`; zero is `sync: always`.
     pub sync_interval: Duration,
     /// As `intake.log_bytes_max`.
@@ -105,7 +105,7 @@ impl<D: Disk> Stepped<D> {
             },
             log_bytes_max: setup.log_bytes_max,
             release_backlog_spans_max: setup.release_backlog_spans_max,
-            ..super::unlimited(setup.is_request)
+            ..super::unlimited(setup.reports_of)
         };
         let (metrics, gate) = (Arc::new(Metrics::default()), Arc::new(Gate::default()));
         let ingest = super::open(setup.log, disk, &setup.sampler, settings, &metrics, &gate)?;

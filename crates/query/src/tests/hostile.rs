@@ -93,6 +93,8 @@ async fn the_catalog_shows_our_tables_and_views_only() {
         | engine_samples | BASE TABLE |
         | evidence       | BASE TABLE |
         | gpu_samples    | BASE TABLE |
+        | operations     | VIEW       |
+        | request_links  | VIEW       |
         | request_phases | VIEW       |
         | requests       | BASE TABLE |
         | slow_requests  | VIEW       |

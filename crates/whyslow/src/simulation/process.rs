@@ -12,7 +12,7 @@ use wal::sim::SimDisk;
 
 use super::model::Model;
 use crate::config::{Correlate, LakeExporter};
-use crate::store::Store;
+use crate::store::{Store, reports_of};
 
 /// The name under which every process of a run commits, as the log's instance id gives it.
 const APP_ID: &str = "simulated";
@@ -32,6 +32,7 @@ const POLICIES: &str =
 pub(super) struct Process {
     pub(super) core: Stepped<SimDisk>,
     store: Store,
+    n_commits: u64,
     /// Committed, and the intake has not heard of it.
     untold: Option<i64>,
 }
@@ -43,11 +44,18 @@ impl Process {
         disk: &SimDisk,
         store: &SimStore,
         sync_interval: Duration,
+        noted: i64,
     ) -> anyhow::Result<Self> {
         let opened = runtime.block_on(async {
             let lake = store.open(&tables::all(), Mode::Create).await?;
             let redact = tables::redact::Config::default();
-            let correlate = (&Correlate::default(), Vec::new());
+            // Calls wait for what is urgent.
+            let stitch_wait = Duration::from_secs(3600);
+            let correlate = Correlate {
+                stitch_wait,
+                ..Correlate::default()
+            };
+            let correlate = (&correlate, Vec::new());
             let exporter = LakeExporter::default();
             Store::open(&lake, APP_ID, exporter, &redact, correlate, Clock::system()).await
         });
@@ -58,16 +66,17 @@ impl Process {
                 ..wal::Config::in_directory("log")
             },
             sampler: serde_saphyr::from_str(POLICIES).unwrap(),
-            is_request: correlate::is_request_span,
+            reports_of,
             sync_interval,
             log_bytes_max: 1 << 20,
             release_backlog_spans_max: 400,
-            committed_through: exporter.committed_through(),
+            committed_through: exporter.committed_through().max(noted),
         };
         let core = Stepped::open(setup, disk.clone())?;
         Ok(Self {
             core,
             store: exporter,
+            n_commits: 0,
             untold: None,
         })
     }
@@ -89,6 +98,11 @@ impl Process {
     }
 
     pub(super) fn commit(&mut self, runtime: &Runtime) -> Option<i64> {
+        self.n_commits += 1;
+        // In between, the stages behind are behind.
+        if self.n_commits.is_multiple_of(3) {
+            self.store.write_behind(true);
+        }
         let committed = runtime.block_on(self.store.commit_tables());
         let through = committed.map(|committed| committed.through);
         self.untold = through.or(self.untold);

@@ -21,6 +21,7 @@ pub(crate) struct Metrics {
     pub(super) commits: AtomicU64,
     pub(super) commit_failures: AtomicU64,
     pub(super) evidence_waiting: AtomicU64,
+    pub(super) calls_waiting: AtomicU64,
     points_unmapped: [AtomicU64; LossReason::ALL.len()],
 }
 
@@ -82,6 +83,12 @@ impl Metrics {
                 "gauge",
                 "Kept requests that wait for GPU samples before their evidence is written.",
                 &self.evidence_waiting,
+            ),
+            (
+                "lake_calls_waiting",
+                "gauge",
+                "Calls that wait for an engine request of another trace before their row is written.",
+                &self.calls_waiting,
             ),
         ];
         for (name, kind, help, value) in cells {
