@@ -1,10 +1,12 @@
 -- Question: Which requests failed or were slow, and in which phase was the time spent?
 --   Failed ones come first, then the slowest; among them a request without a measured duration comes
---   last. Rows that restate another row (`wrapper`) are left out.
+--   last. Rows that restate another row (`wrapper`) are left out. A call that reached no engine, or one
+--   that reports nothing, is a row of the gateway's.
 -- Columns:
---   start_time (UTC): when the engine received the request
+--   start_time (UTC): when the engine, or the gateway, received the request
 --   trace_id: trace to drill into
---   span_id: span of the engine
+--   span_id: span of the engine, or of the call
+--   position: engine; gateway or app for a call without an engine request
 --   request_id: identifier that gateway and engine share
 --   model: model that answered
 --   service_name: service that ran the engine
@@ -31,6 +33,7 @@ SELECT
     start_time,
     trace_id,
     span_id,
+    position,
     request_id,
     model,
     service_name,

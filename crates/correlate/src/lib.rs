@@ -3,19 +3,24 @@
 //! [`is_request_span`] is asked for every span at intake and looks at almost none of them closely.
 //! [`request()`] turns the bytes of one engine span into a row of `requests`: one unit per value,
 //! impossible values NULL with a flag, an outcome, a request id that other services know.
-//! [`mark_wrappers`] and [`main_request`] look at the requests of one trace together.
+//! [`is_call_span`] and [`call()`] are the same for calls to models, as gateways and their callers report them.
+//! [`mark_wrappers`], [`link()`] and [`main_request`] look at the requests and calls of one trace together;
+//! [`Stitching`] finds the engine requests of other traces that answered a call.
 //!
 //! [`Placements`] say which pod held which [`Device`] when, and who says so; [`evidence()`] joins kept
 //! requests with the samples of their devices, as vectors over sorted series.
 //!
 //! Does no I/O, reads no clock, and does not know where rows come from or go.
 
+mod call;
 mod engine;
 mod error;
 mod latency;
+mod link;
 mod outcome;
 mod request;
 mod request_id;
+mod stitch;
 mod trace;
 
 mod batch;
@@ -27,6 +32,7 @@ mod join;
 mod throttle;
 
 pub use batch::{ShareMethod, share};
+pub use call::{Call, call, is_call_span};
 pub use device::Device;
 pub use engine::is_request_span;
 pub use error::{Error, Result};
@@ -36,12 +42,14 @@ pub use explain::{
     explain,
 };
 pub use join::{KeptRequest, SampleIndex, Settings, Traffic, engine_key, evidence, interval};
+pub use link::{TraceSpan, link};
 pub use placement::{
     CONFIRMED_EVERY_NANOS, Change, Confidence, Event, Held, MissingLink, Observed, Placement,
     Placements, Pod, Ranks, Reported, Source,
 };
 pub use request::request;
 pub use request_id::normalise as normalise_request_id;
+pub use stitch::{Answer, Stitching};
 pub use throttle::reasons as throttle_reasons;
 pub use trace::{main_request, mark_wrappers};
 

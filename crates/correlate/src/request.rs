@@ -46,7 +46,12 @@ fn read(at: &SpanAt<'_>) -> otlp::Result<Request> {
         request.quality.push(Quality::AttributesDropped);
     }
     fill_identity(&mut request, &sent);
-    fill_tokens(&mut request, &sent);
+    fill_tokens(
+        &mut request,
+        &sent.input_tokens,
+        &sent.output_tokens,
+        &sent.cached_tokens,
+    );
     let is_generating = outcome::is_generating(request.operation.as_deref());
     latency::fill(&mut request, &sent.times, is_generating);
     fill_outcome(&mut request, &sent, summary.status_code, is_generating);
@@ -124,7 +129,7 @@ impl<'a> Sent<'a> {
     }
 }
 
-fn read_resource(request: &mut Request, resource: &[u8]) -> otlp::Result<()> {
+pub(crate) fn read_resource(request: &mut Request, resource: &[u8]) -> otlp::Result<()> {
     for attribute in attribute::of_resource(resource) {
         let (key, value) = attribute?;
         let slot = match key {
@@ -157,7 +162,13 @@ fn fill_identity(request: &mut Request, sent: &Sent<'_>) {
     request.top_p = number(sent.top_p);
 }
 
-fn fill_tokens(request: &mut Request, sent: &Sent<'_>) {
+/// Sets the tokens of a request; of several values the first counts.
+pub(crate) fn fill_tokens(
+    request: &mut Request,
+    input: &[Option<Value<'_>>],
+    output: &[Option<Value<'_>>],
+    cached: &[Option<Value<'_>>],
+) {
     let quality = &mut request.quality;
     let mut count = |measure, values: &[Option<Value<'_>>]| {
         let value = values.iter().flatten().next()?;
@@ -169,9 +180,9 @@ fn fill_tokens(request: &mut Request, sent: &Sent<'_>) {
         quality.push(Quality::Unusable(measure, reason));
         None
     };
-    request.input_tokens = count(Measure::InputTokens, &sent.input_tokens);
-    request.output_tokens = count(Measure::OutputTokens, &sent.output_tokens);
-    request.cached_tokens = count(Measure::CachedTokens, &sent.cached_tokens);
+    request.input_tokens = count(Measure::InputTokens, input);
+    request.output_tokens = count(Measure::OutputTokens, output);
+    request.cached_tokens = count(Measure::CachedTokens, cached);
     if request
         .cached_tokens
         .zip(request.input_tokens)
@@ -208,12 +219,12 @@ fn stage(role: &str) -> Option<&'static str> {
 }
 
 /// The value as text; `None` for none and for empty text.
-fn text(value: Option<Value<'_>>) -> Option<String> {
+pub(crate) fn text(value: Option<Value<'_>>) -> Option<String> {
     let mut text = String::new();
     value?.write_text(&mut text);
     Some(text).filter(|text| !text.is_empty())
 }
 
-fn number(value: Option<Value<'_>>) -> Option<f64> {
+pub(crate) fn number(value: Option<Value<'_>>) -> Option<f64> {
     value?.as_f64_lenient().filter(|number| number.is_finite())
 }

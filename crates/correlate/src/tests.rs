@@ -1,5 +1,6 @@
 //! Tests of requests: known trouble, engines and captured traffic, as data.
 
+mod calls;
 mod cases;
 mod engines;
 mod real;

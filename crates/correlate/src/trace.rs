@@ -20,11 +20,12 @@ pub fn mark_wrappers(requests: &mut [Request]) {
     }
 }
 
-/// The request whose numbers stand for the trace: the longest that no other restates; of equally
+/// The request whose numbers stand for the trace: the longest whose output its caller got; of equally
 /// long ones, that with more output, then the first.
 pub fn main_request(requests: &[Request]) -> Option<&Request> {
     let mut main: Option<&Request> = None;
-    for request in requests.iter().filter(|request| !request.wrapper) {
+    let counts = |request: &&Request| !request.wrapper && !request.superseded;
+    for request in requests.iter().filter(counts) {
         let is_longer = main.is_none_or(|main| {
             let by_length = request.e2e_s.partial_cmp(&main.e2e_s);
             let order = by_length.unwrap_or(std::cmp::Ordering::Equal);

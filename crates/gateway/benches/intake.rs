@@ -14,6 +14,7 @@ use otlp::{
     span::{SpanKind, SpanSummary},
     testing::{self, TimeSpan},
 };
+use sampler::Reports;
 
 const SPANS_PER_EXPORT: u64 = 500;
 const SPANS_PER_TRACE: u64 = 10;
@@ -36,7 +37,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let log = wal::Config::in_directory(folder.path().join("wal"));
     let mut core = Core::open(log, &sampler, |summary: &SpanSummary<'_>, _, _| {
-        summary.name == "llm_request"
+        if summary.name == "llm_request" {
+            Reports::Request
+        } else {
+            Reports::Itself
+        }
     })?;
     let bodies: Vec<Vec<u8>> = (0..N_EXPORTS).map(export).collect();
     let n_bytes: usize = bodies.iter().map(Vec::len).sum();

@@ -29,7 +29,7 @@ use crate::{
     export::{self, Cursor, Exporter, Queue},
     grpc::GrpcReceiver,
     http::HttpReceiver,
-    ingest::{Ingest, Input, IsRequest, Reloaded},
+    ingest::{Ingest, Input, Reloaded, ReportsOf},
     metrics::{self, Metrics, Transport},
     pod_resources::{self, Watcher},
     progress::Progress,
@@ -60,8 +60,8 @@ pub struct Start {
     pub folder: Option<wal::Folder>,
     /// The policies.
     pub sampler: sampler::Config,
-    /// Which spans describe a request to an engine.
-    pub is_request: IsRequest,
+    /// Which spans report requests and calls: of these also dropped traces are released.
+    pub reports_of: ReportsOf,
     /// The lowest sequence that every table has committed, 0 for none; `None` where there are no tables: no releases
     /// come then.
     pub committed_through: Option<i64>,

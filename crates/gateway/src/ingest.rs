@@ -33,7 +33,7 @@ use std::{collections::VecDeque, mem, sync::Arc};
 
 use bytes::Bytes;
 use otlp::{export::Signal, span::SpanSummary};
-use sampler::{Decided, Sampler, SpanHandle};
+use sampler::{Decided, Reports, Sampler, SpanHandle};
 use tokio::sync::oneshot;
 use wal::{Disk, Position, RealDisk, SyncHandle, Wal};
 
@@ -55,8 +55,8 @@ use self::{
 
 pub use self::reload::Reloaded;
 
-/// Says whether a span describes a request to an engine, from its summary, scope and span bytes.
-pub type IsRequest = fn(&SpanSummary<'_>, scope: &[u8], span: &[u8]) -> bool;
+/// Says what a span reports, from its summary, scope and span bytes. Asked of every span.
+pub type ReportsOf = fn(&SpanSummary<'_>, scope: &[u8], span: &[u8]) -> Reports;
 
 /// A group is settled at this many bytes, so that one write call stays short and the first sender does not
 /// wait for the last.
@@ -129,7 +129,7 @@ pub(crate) struct Settings {
     pub(crate) pending_heap_bytes_max: u64,
     pub(crate) release_backlog_spans_max: u64,
     pub(crate) shutdown: Shutdown,
-    pub(crate) is_request: IsRequest,
+    pub(crate) reports_of: ReportsOf,
     /// Are there exporters, for which kept spans are listed in the log?
     pub(crate) is_exporting: bool,
     /// Are there tables, for which releases carry metrics and reports?

@@ -7,7 +7,7 @@
 //! from the log. [`scrape`] asks exporters and engines, and hands what they say to the same edge; so does [`pod_resources`], which asks the kubelet. `status` says what a sender is told, `record` what the log holds, `metrics` what
 //! operators see.
 //!
-//! It does not know Delta or SQL, and not what a request span is: that is given as [`IsRequest`].
+//! It does not know Delta or SQL, and not which spans report requests: that is given as [`ReportsOf`].
 //!
 //! What holds: an acknowledged export is in the log; a decision that was seen is the decision after a
 //! crash; a release has the same sequence and spans whenever it is repeated; everything received is
@@ -55,7 +55,7 @@ pub use crate::{
     },
     error::{Error, Result},
     gateway::{Handle, Health, Start, start},
-    ingest::{IsRequest, Reloaded},
+    ingest::{Reloaded, ReportsOf},
     metrics::{Amount, Conservation, Metrics, Points},
     progress::Progress,
     release::{Record, Release, ReleasedLate, ReleasedSpan, ReleasedTrace, Report},

@@ -38,7 +38,7 @@
 //!               1 has an adjusted count, 2 `th` of its spans is raised to the threshold, 4 is erased
 //!           n_late u32              spans that came after the decision on their trace
 //!             trace_id [16], position u64, offset u32, decision u8, policy u16,
-//!             flags u8: 1 it describes a request, 2 its `th` is erased
+//!             flags u8: 1 it reports a request, 2 its `th` is erased, 4 it reports a call
 //!           n_duplicates u32        copies of spans of decided traces
 //!             position u64, offset u32
 //!           n_side_lane u32         exports of metrics and reports that the release carries
@@ -54,6 +54,7 @@
 //! holds for a copy of a span of a decided trace, for metrics and for reports: each is in exactly one release.
 
 mod kept;
+mod late;
 mod reader;
 
 use std::{sync::Arc, time::Duration};
@@ -67,7 +68,10 @@ use wal::Position;
 
 use self::reader::Reader;
 
-pub(crate) use self::kept::{KEPT_PER_RECORD_MAX, Kept, KeptSpan};
+pub(crate) use self::{
+    kept::{KEPT_PER_RECORD_MAX, Kept, KeptSpan},
+    late::LateSpan,
+};
 
 /// Bytes before the body of an export.
 pub(crate) const EXPORT_HEADER_BYTES: usize = 9;
@@ -83,9 +87,6 @@ const NO_POLICY: u16 = u16::MAX;
 const HAS_ADJUSTED_COUNT: u8 = 1;
 const RAISES_THRESHOLD: u8 = 2;
 const ERASES_THRESHOLD: u8 = 4;
-
-const IS_REQUEST: u8 = 1;
-const ERASES_LATE_THRESHOLD: u8 = 2;
 
 /// Which span times are accepted, relative to the time of receipt; so a replay accepts what was accepted.
 #[derive(Clone, Copy, Debug)]
@@ -196,33 +197,6 @@ pub(crate) struct DecidedTrace {
     pub(crate) threshold: ThresholdChange,
 }
 
-/// A span that came after the decision on its trace.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct LateSpan {
-    pub(crate) trace_id: TraceId,
-    pub(crate) handle: SpanHandle,
-    pub(crate) decision: Decision,
-    pub(crate) policy: Option<Arc<str>>,
-    pub(crate) is_request: bool,
-    /// Its `th` says what is not true of its trace.
-    pub(crate) erases_threshold: bool,
-}
-
-impl LateSpan {
-    pub(crate) fn threshold(&self) -> ThresholdChange {
-        if self.erases_threshold {
-            ThresholdChange::Erased
-        } else {
-            ThresholdChange::Unchanged
-        }
-    }
-
-    /// Does it leave a row somewhere?
-    pub(crate) fn is_released(&self) -> bool {
-        self.decision == Decision::Sampled || self.is_request
-    }
-}
-
 impl<'a> Record<'a> {
     /// Reads a record; what is wrong with it otherwise.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Record<'a>, &'static str> {
@@ -318,8 +292,7 @@ impl DecisionRecord {
             out.extend(late.handle.offset.to_le_bytes());
             out.push(decision_code(late.decision));
             out.extend(policy_idx(&late.policy).unwrap_or(NO_POLICY).to_le_bytes());
-            let erases = u8::from(late.erases_threshold) * ERASES_LATE_THRESHOLD;
-            out.push((u8::from(late.is_request) * IS_REQUEST) | erases);
+            out.push(late.flags());
         }
         out.extend(count(self.duplicates.len()));
         for handle in &self.duplicates {
@@ -376,16 +349,14 @@ impl DecisionRecord {
             let decision = decision(reader.u8()?)?;
             let policy = policy(u16::from_le_bytes(reader.array()?));
             let flags = reader.u8()?;
-            if flags & !(IS_REQUEST | ERASES_LATE_THRESHOLD) != 0 {
-                return Err("holds unknown flags");
-            }
+            let (reports, erases_threshold) = late::read_flags(flags)?;
             record.late.push(LateSpan {
                 trace_id,
                 handle,
                 decision,
                 policy,
-                is_request: flags & IS_REQUEST != 0,
-                erases_threshold: flags & ERASES_LATE_THRESHOLD != 0,
+                reports,
+                erases_threshold,
             });
         }
         for _ in 0..u32::from_le_bytes(reader.array()?) {

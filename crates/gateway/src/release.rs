@@ -1,8 +1,8 @@
 //! Release: decided traces with their span bytes, read back from the log.
 //!
 //! The ingest thread hands on a [`Plan`], which is handles only; the release thread reads the records and
-//! hands on a [`Release`]. A sampled trace comes with all its spans, any other with its root and its
-//! request spans, which leave rows in `traces` and `requests`.
+//! hands on a [`Release`]. A sampled trace comes with all its spans, any other with its root and the
+//! spans that report requests and calls, which leave rows in `traces` and `requests`.
 
 use std::{ops::Range, sync::Arc};
 
@@ -11,7 +11,7 @@ use otlp::{
     export::{Signal, SpanAt},
     span::SpanSummary,
 };
-use sampler::{Decision, PendingSpan, SpanHandle, ThresholdChange, TraceSummary, Trigger};
+use sampler::{Decision, PendingSpan, Reports, SpanHandle, ThresholdChange, TraceSummary, Trigger};
 use wal::{Disk, Position, RealDisk};
 
 use crate::{
@@ -53,7 +53,7 @@ pub struct ReleasedTrace {
     pub summary: TraceSummary,
     /// Names of its services, in order of arrival.
     pub services: Vec<Arc<str>>,
-    /// Sampled: all spans in order of arrival. Otherwise the root and the request spans.
+    /// Sampled: all spans in order of arrival. Otherwise the root and what reports a request or a call.
     pub spans: Vec<ReleasedSpan>,
     /// When it was decided, nanoseconds since 1970.
     pub decided_unix_nano: u64,
@@ -104,8 +104,8 @@ pub struct ReleasedSpan {
     pub record: Arc<Record>,
     /// Where the span message begins in the body.
     pub offset: u32,
-    /// Does it describe a request to an engine?
-    pub is_request: bool,
+    /// What it reports.
+    pub reports: Reports,
     /// Is it its trace's root, the earliest one if there are several?
     pub is_root: bool,
     ranges: Ranges,
@@ -233,7 +233,7 @@ struct Wanted {
     handle: SpanHandle,
     /// Place in the list of all released spans.
     idx: usize,
-    is_request: bool,
+    reports: Reports,
     is_root: bool,
     threshold: ThresholdChange,
 }
@@ -246,11 +246,11 @@ impl<D: Disk> Releaser<D> {
     /// The log's, or a record that does not hold what was indexed.
     pub(crate) fn release(&self, plan: Plan) -> Result<Release> {
         let mut wanted = Vec::new();
-        let mut want = |handle, is_request, is_root, threshold| {
+        let mut want = |handle, reports, is_root, threshold| {
             wanted.push(Wanted {
                 handle,
                 idx: wanted.len(),
-                is_request,
+                reports,
                 is_root,
                 threshold,
             });
@@ -258,11 +258,11 @@ impl<D: Disk> Releaser<D> {
         for trace in &plan.traces {
             for span in &trace.spans {
                 let is_root = trace.is_root(span);
-                want(span.handle, span.is_request, is_root, trace.threshold);
+                want(span.handle, span.reports, is_root, trace.threshold);
             }
         }
         for late in plan.late.iter().filter(|late| late.is_released()) {
-            want(late.handle, late.is_request, false, late.threshold());
+            want(late.handle, late.reports, false, late.threshold());
         }
         let mut spans = self.read(wanted)?.into_iter();
         let (metrics, reports) = self.read_aside(&plan.side_lane)?;
@@ -335,7 +335,7 @@ impl<D: Disk> Releaser<D> {
                 let span = ReleasedSpan {
                     record: Arc::clone(&record),
                     offset,
-                    is_request: wanted.is_request,
+                    reports: wanted.reports,
                     is_root: wanted.is_root,
                     ranges: Ranges::of(body, &at),
                     restated: restate(at.span, wanted.threshold),

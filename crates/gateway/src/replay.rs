@@ -115,7 +115,7 @@ fn settings(start: &Start) -> Settings {
         pending_heap_bytes_max: intake.pending_heap_bytes_max,
         release_backlog_spans_max: intake.release_backlog_spans_max,
         shutdown: intake.shutdown,
-        is_request: start.is_request,
+        reports_of: start.reports_of,
         is_exporting: !start.exporters.is_empty(),
         is_storing: start.committed_through.is_some(),
     }

@@ -20,7 +20,7 @@ use crate::{
     admission::{Budget, Gate},
     config::{Shutdown, SyncPolicy},
     error::{Error, Result},
-    ingest::{Effect, Ingest, Input, IsRequest, Request, Settings},
+    ingest::{Effect, Ingest, Input, ReportsOf, Request, Settings},
     metrics::{Conservation, Metrics},
     progress::Progress,
     record::SpanWindow,
@@ -48,11 +48,11 @@ impl Core {
     pub fn open(
         log: wal::Config,
         sampler: &sampler::Config,
-        is_request: IsRequest,
+        reports_of: ReportsOf,
     ) -> Result<Core> {
         let metrics = Arc::new(Metrics::default());
         let gate = Arc::new(Gate::default());
-        let settings = unlimited(is_request);
+        let settings = unlimited(reports_of);
         let mut ingest = open(log, RealDisk, sampler, settings, &metrics, &gate)?;
         ingest.recover(Some(0), &Progress::default(), &mut |_| {})?;
         Ok(Core {
@@ -105,7 +105,7 @@ impl Core {
 }
 
 /// Settings whose limits are never reached.
-fn unlimited(is_request: IsRequest) -> Settings {
+fn unlimited(reports_of: ReportsOf) -> Settings {
     let day = Duration::from_secs(24 * 3600);
     Settings {
         window: SpanWindow {
@@ -117,7 +117,7 @@ fn unlimited(is_request: IsRequest) -> Settings {
         pending_heap_bytes_max: u64::MAX,
         release_backlog_spans_max: u64::MAX,
         shutdown: Shutdown::Keep,
-        is_request,
+        reports_of,
         is_exporting: false,
         is_storing: true,
     }

@@ -23,6 +23,14 @@ pub const VIEWS: &[View] = &[
         sql: include_str!("../../../storage/views/request_phases.sql"),
     },
     View {
+        name: "operations",
+        sql: include_str!("../../../storage/views/operations.sql"),
+    },
+    View {
+        name: "request_links",
+        sql: include_str!("../../../storage/views/request_links.sql"),
+    },
+    View {
         name: "trace_timeline",
         sql: include_str!("../../../storage/views/trace_timeline.sql"),
     },

@@ -22,7 +22,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use otlp::span::SpanSummary;
-use sampler::{Config, Sampler, SpanHandle};
+use sampler::{Config, Reports, Sampler, SpanHandle};
 use serde_json::json;
 
 use crate::bytes::{Span, Value};
@@ -101,7 +101,14 @@ fn run(config: &Config, spans: &[Vec<u8>], round: usize) {
             position,
             offset: 0,
         };
-        black_box(sampler.observe(&facts, span, &summary, handle, true, T0 + position * 100));
+        black_box(sampler.observe(
+            &facts,
+            span,
+            &summary,
+            handle,
+            Reports::Request,
+            T0 + position * 100,
+        ));
     }
     let observed = start.elapsed();
     let stats = sampler.stats();

@@ -99,7 +99,7 @@ pub use crate::policy::{
 };
 pub use crate::sampler::{ResourceFacts, Sampler, Stats, Undecided};
 pub use crate::services::{SERVICES_MAX, ServiceId};
-pub use crate::spans::PendingSpan;
+pub use crate::spans::{PendingSpan, Reports};
 pub use crate::sql::{SQL_COLUMNS, SqlProblem};
 pub use crate::threshold::{Threshold, ThresholdChange};
 pub use crate::trigger::{PolicyTrigger, ROOT_GRACE, TriggerRules};

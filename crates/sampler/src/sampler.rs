@@ -26,7 +26,7 @@ use crate::ottl::ResourceTruths;
 use crate::pending::{PendingTraces, Slot, Trace};
 use crate::recent::RecentSpans;
 use crate::services::{ServiceId, Services};
-use crate::spans::{Added, PendingSpan};
+use crate::spans::{Added, PendingSpan, Reports};
 use crate::trigger::Rules;
 use crate::verdict::{Evidence, Judged, Judgement, Policies};
 
@@ -183,7 +183,7 @@ impl Sampler {
         span: &[u8],
         summary: &SpanSummary<'_>,
         handle: SpanHandle,
-        is_request: bool,
+        reports: Reports,
         now_unix_nano: u64,
     ) -> Observed {
         let trace_id = summary.trace_id;
@@ -201,7 +201,7 @@ impl Sampler {
             // Before the span is added: the batch before this one is judged without it.
             self.begin_batch(slot, facts.batch, now_unix_nano);
         }
-        if let Added::Known(place) = self.keep(slot, summary, handle, is_request) {
+        if let Added::Known(place) = self.keep(slot, summary, handle, reports) {
             let observed = self.see_again(slot, place, facts, span, summary, handle);
             self.rearm(slot);
             return observed;
@@ -302,13 +302,13 @@ impl Sampler {
         slot: Slot,
         summary: &SpanSummary<'_>,
         handle: SpanHandle,
-        is_request: bool,
+        reports: Reports,
     ) -> Added {
         let span = PendingSpan {
             span_id: summary.span_id,
             parent_span_id: summary.parent_span_id,
             handle,
-            is_request,
+            reports,
         };
         let is_error = summary.status_code == StatusCode::Error;
         let (trace, hash) = self.pending.trace_and_hash(slot);

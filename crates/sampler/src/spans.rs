@@ -10,6 +10,26 @@ use otlp::span::{SpanSummary, StatusCode};
 use crate::decision::SpanHandle;
 use crate::keyed_hash::KeyedState;
 
+/// What a span reports, as far as anyone asks beside the policies. Given with the span: the sampler does not know how
+/// to tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Reports {
+    /// Itself only.
+    #[default]
+    Itself,
+    /// A call to a model, as its caller or a gateway saw it.
+    Call,
+    /// A request, as the engine saw it.
+    Request,
+}
+
+impl Reports {
+    /// Is it more than itself?
+    pub const fn is_more(self) -> bool {
+        matches!(self, Self::Call | Self::Request)
+    }
+}
+
 /// A span that waited for its trace's decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PendingSpan {
@@ -19,8 +39,8 @@ pub struct PendingSpan {
     pub parent_span_id: Option<SpanId>,
     /// Where its bytes are.
     pub handle: SpanHandle,
-    /// Given with the span: it describes a request to an engine.
-    pub is_request: bool,
+    /// Given with the span.
+    pub reports: Reports,
 }
 
 /// A span as it waits. The same facts as [`PendingSpan`], without the padding that a nested handle
@@ -31,7 +51,7 @@ struct Waiting {
     offset: u32,
     span_id: SpanId,
     parent_span_id: Option<SpanId>,
-    is_request: bool,
+    reports: Reports,
     is_error: bool,
 }
 
@@ -82,7 +102,7 @@ impl SpanList {
             offset: span.handle.offset,
             span_id: span.span_id,
             parent_span_id: span.parent_span_id,
-            is_request: span.is_request,
+            reports: span.reports,
             is_error,
         });
         if self.spans.len() > SEARCHED_MAX {
@@ -191,9 +211,12 @@ impl SpanList {
         self.spans.iter().filter(is_orphan).count()
     }
 
-    /// Spans that describe a request to an engine.
+    /// Spans that report a request to an engine.
     pub(crate) fn count_requests(&self) -> usize {
-        self.spans.iter().filter(|span| span.is_request).count()
+        let requests = self.spans.iter();
+        requests
+            .filter(|span| span.reports == Reports::Request)
+            .count()
     }
 
     pub(crate) fn into_pending_spans(self) -> Vec<PendingSpan> {
@@ -210,7 +233,7 @@ impl Waiting {
                 position: self.position,
                 offset: self.offset,
             },
-            is_request: self.is_request,
+            reports: self.reports,
         }
     }
 }

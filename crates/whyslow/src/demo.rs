@@ -241,7 +241,7 @@ async fn wait_until_stored(service: &Service, begin: Instant) -> anyhow::Result<
         let seen = service.gateway.metrics.conservation();
         let stored = u64::try_from(count(service, "SELECT count(*) FROM traces").await?)?;
         let decided = seen.received.n_traces;
-        let kept = "SELECT count(*) FROM requests WHERE decision = 'sampled' AND span_id NOT IN \
+        let kept = "SELECT count(*) FROM requests WHERE decision = 'sampled' AND position = 'engine' AND span_id NOT IN \
              (SELECT span_id FROM evidence)";
         let is_all_evident = count(service, kept).await? == 0;
         if is_all_evident && seen.pending.n_spans == 0 && stored >= decided && decided > 0 {

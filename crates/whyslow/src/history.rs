@@ -241,7 +241,7 @@ pub(crate) async fn evidence(
         && !ids.is_empty()
     {
         let sql = format!(
-            "SELECT trace_id, {columns} FROM requests WHERE NOT late AND trace_id IN ({})",
+            "SELECT trace_id, {columns} FROM requests WHERE NOT late AND position = 'engine' AND trace_id IN ({})",
             listed(&ids)
         );
         for batch in source.rows(&sql).await? {

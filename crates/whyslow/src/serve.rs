@@ -34,7 +34,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::{self, Config, LakeExporter, Warning};
 use crate::maintain;
-use crate::store::{Store, placements_file};
+use crate::store::{Store, placements_file, reports_of};
 
 /// How often commits of other processes on the same tables are looked for.
 const REFRESH: Duration = Duration::from_secs(5);
@@ -173,7 +173,7 @@ impl Service {
             },
             folder: Some(folder),
             sampler: config.sampler,
-            is_request: correlate::is_request_span,
+            reports_of,
             committed_through,
             clock: Clock::system(),
             progress: Arc::clone(&ops.progress),

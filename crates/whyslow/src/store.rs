@@ -7,7 +7,8 @@
 //! gateway repeats what was not told; a table skips what it has committed (its Delta application
 //! transaction says so), so that every row is stored once.
 //!
-//! Stages behind hold rows of a release back, as `evidence` (see there) waits for GPU samples. Each has a writer of its
+//! Stages behind hold rows of a release back: `evidence` (see there) waits for GPU samples, `calls` for engine requests of
+//! other traces. Each has a writer of its
 //! own on its table, whose sequence is behind that of the others: the gateway is told both, one for what is a backlog,
 //! the other for what the log may forget.
 //!
@@ -16,6 +17,7 @@
 //!
 //! It must not know where the bytes of a span came from or how a table is written.
 
+mod calls;
 mod evidence;
 mod metrics;
 mod placed;
@@ -41,9 +43,13 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::config::{Correlate, LakeExporter};
+use calls::Calls;
 use evidence::Evidence;
 pub(crate) use metrics::Metrics;
 use rows::Rows;
+#[cfg(test)]
+pub(crate) use rows::calls_of;
+pub(crate) use rows::reports_of;
 use samples::Samples;
 use target::Target;
 use told::Told;
@@ -79,7 +85,11 @@ const PLACEMENTS: usize = 4;
 
 /// Writers behind them: a table, and what the app id of the writer ends with, so that it is another than that of a
 /// release.
-const BEHIND: [(&str, &str); 2] = [("evidence", ""), ("evidence", "/late")];
+const BEHIND: [(&str, &str); 3] = [
+    ("evidence", ""),
+    ("evidence", "/late"),
+    ("requests", "/calls"),
+];
 
 /// Place of a table in [`NAMES`].
 const REQUESTS: usize = 1;
@@ -87,6 +97,7 @@ const REQUESTS: usize = 1;
 /// Places in [`BEHIND`].
 const EVIDENCE: usize = 0;
 const LATE: usize = 1;
+const CALLS: usize = 2;
 
 /// Rows of one release, from a stage behind.
 #[derive(Debug)]
@@ -110,6 +121,7 @@ pub(crate) struct Store {
     /// Requests of releases through this one were read back.
     reloaded: i64,
     evidence: Evidence,
+    calls: Calls,
     clock: Clock,
     metrics: Arc<Metrics>,
     /// Sequence of the last release that was appended.
@@ -155,6 +167,7 @@ impl Store {
             running: Running::new(evidence::remembered_nanos(correlate)),
             reloaded,
             evidence,
+            calls: Calls::new(correlate),
             clock,
             metrics: Arc::new(Metrics::default()),
             appended: 0,
@@ -184,14 +197,20 @@ impl Store {
             self.evidence.placed_mut().restore(&placements);
             self.evidence.reload(&samples, &evidence, now);
             self.running.reload(&requests, now);
+            self.calls.reload(&requests, now);
         });
         Ok(())
     }
 
     /// Notes in the folder of the log how far all tables are.
     pub(crate) fn noting_in(self, folder: &Path) -> Self {
-        let told = Some(Told::new(folder, &self.app_id));
-        Self { told, ..self }
+        let told = Told::new(folder, &self.app_id);
+        let last = self.all().map(Target::committed).max().unwrap_or(0);
+        Self {
+            last_with_rows: told.read().min(last),
+            told: Some(told),
+            ..self
+        }
     }
 
     /// The highest sequence that every table is known to have.
@@ -267,7 +286,10 @@ impl Store {
             self.running.end_reload();
         }
         let mapped = self.samples.map(release);
-        let mut built = self.rows.build(release, &mut self.running, now);
+        let mut built = {
+            let seen_by = (&mut self.running, &mut self.calls.stitching);
+            self.rows.build(release, seen_by, now)
+        };
         let n_lost = built.n_lost.saturating_add(mapped.n_lost);
         self.metrics.rows_lost.fetch_add(n_lost, Ordering::Relaxed);
         self.metrics.count_losses(&mapped.losses);
@@ -278,6 +300,8 @@ impl Store {
         let decided = release.decided_unix_nano;
         self.evidence
             .take_kept(release.sequence, decided, kept.iter(), now);
+        let calls = std::mem::take(&mut built.calls);
+        self.calls.take(release.sequence, calls, now);
         let batches = [
             built.spans,
             built.requests,
@@ -315,12 +339,16 @@ impl Store {
             tokio::task::block_in_place(|| evidence.write(running, is_urgent, now_unix_nano));
         self.append_behind(EVIDENCE, written.first);
         self.append_behind(LATE, written.completed);
+        let calls = &mut self.calls;
+        let written = tokio::task::block_in_place(|| calls.write(is_urgent, now_unix_nano));
+        self.append_behind(CALLS, written);
         let gauges = [
             (&self.metrics.evidence_waiting, self.evidence.n_waiting()),
             (
                 &self.metrics.evidence_incomplete,
                 self.evidence.n_incomplete(),
             ),
+            (&self.metrics.calls_waiting, self.calls.n_waiting()),
         ];
         for (gauge, n_waiting) in gauges {
             gauge.store(n_waiting as u64, Ordering::Relaxed);
@@ -371,10 +399,11 @@ impl Store {
         let committed = self.commit_tables().await;
         if let Some(committed) = committed {
             gateway.stored(committed.stored);
-            gateway.committed(committed.through);
+            // First: what is repeated without the part of the log that is deleted then is not what it was.
             if let Some(told) = &self.told {
                 told.write(committed.through.min(self.last_with_rows));
             }
+            gateway.committed(committed.through);
         }
         committed.is_some()
     }
@@ -383,7 +412,11 @@ impl Store {
     pub(crate) async fn commit_tables(&mut self) -> Option<Committed> {
         // Read first: what is appended while the other tables are committed waits for the next time.
         let stored = self.appended;
-        let behind = [self.evidence.appended(), self.evidence.completed()];
+        let behind = [
+            self.evidence.appended(),
+            self.evidence.completed(),
+            self.calls.appended(),
+        ];
         let throughs = [stored; NAMES.len()].into_iter().chain(behind);
         let targets = self.targets.iter_mut().chain(&mut self.behind);
         for (target, through) in targets.zip(throughs) {

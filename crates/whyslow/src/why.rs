@@ -110,17 +110,21 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
 }
 
 async fn stored(source: &Source, trace_id: TraceId) -> anyhow::Result<Stored> {
-    let of = |table: &str| {
+    let of = |table: &str, engines: &str| {
         format!(
-            "SELECT late, count(*) AS n FROM {table} WHERE trace_id = '{trace_id}' GROUP BY late"
+            "SELECT late, count(*) AS n FROM {table} WHERE trace_id = '{trace_id}'{engines} GROUP BY late"
         )
     };
     let mut stored = Stored::default();
-    for (is_late, n) in counts(&source.rows(&of("spans")).await?)? {
+    for (is_late, n) in counts(&source.rows(&of("spans", "")).await?)? {
         stored.n_spans += n;
         stored.n_late_spans += if is_late { n } else { 0 };
     }
-    for (is_late, n) in counts(&source.rows(&of("requests")).await?)? {
+    for (is_late, n) in counts(
+        &source
+            .rows(&of("requests", " AND position = 'engine'"))
+            .await?,
+    )? {
         stored.n_late_requests += if is_late { n } else { 0 };
     }
     Ok(stored)

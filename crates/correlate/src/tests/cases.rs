@@ -1,9 +1,8 @@
 //! Known trouble: what engines reported in the field, and what must be made of it.
 
-use tables::requests::{Outcome, Request};
+use tables::requests::Outcome;
 
 use super::{assert_close, find, flags, requests_of_file};
-use crate::{main_request, mark_wrappers};
 
 #[test]
 fn c34_impossible_times_to_first_token_are_absent_and_flagged() {
@@ -78,19 +77,6 @@ fn c35_time_per_token_needs_two_tokens() {
 }
 
 #[test]
-fn c37_attempts_are_rows_of_their_own_with_their_own_outcome() {
-    let mut requests = requests_of_file("C37.json");
-    mark_wrappers(&mut requests);
-    let outcomes: Vec<Outcome> = requests.iter().map(|request| request.outcome).collect();
-    assert_eq!(outcomes, [Outcome::Error, Outcome::Cancelled, Outcome::Ok]);
-    assert!(requests.iter().all(|request| !request.wrapper));
-    let sum = |count: fn(&Request) -> Option<i64>| requests.iter().filter_map(count).sum::<i64>();
-    assert_eq!(sum(|request| request.output_tokens), 157);
-    assert_eq!(sum(|request| request.input_tokens), 300);
-    assert_eq!(main_request(&requests).unwrap().engine_ttft_s, Some(0.21));
-}
-
-#[test]
 fn c40_pooling_requests_are_neither_failed_nor_in_percentiles() {
     let requests = requests_of_file("C40.json");
     assert_eq!(requests.len(), 3);
@@ -110,34 +96,6 @@ fn c40_pooling_requests_are_neither_failed_nor_in_percentiles() {
         .filter_map(|request| request.input_tokens)
         .sum();
     assert_eq!(input, 1_132);
-}
-
-#[test]
-fn c41_halves_of_a_request_share_its_normalised_id() {
-    let requests = requests_of_file("C41.json");
-    let rows: Vec<_> = requests
-        .iter()
-        .map(|r| {
-            (
-                r.k8s_pod_name.as_deref().unwrap(),
-                r.request_id_normalised.as_deref().unwrap(),
-            )
-        })
-        .collect();
-    assert_eq!(
-        rows,
-        [("vllm-p-0", "41"), ("vllm-d-0", "41"), ("vllm-d-0", "lost")]
-    );
-}
-
-#[test]
-fn c43_normalised_ids_are_those_of_the_gateway() {
-    let requests = requests_of_file("C43.json");
-    let ids: Vec<_> = requests
-        .iter()
-        .map(|r| r.request_id_normalised.as_deref())
-        .collect();
-    assert_eq!(ids, [Some("77aa"), Some("dup")]);
 }
 
 #[test]

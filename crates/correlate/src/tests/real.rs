@@ -14,18 +14,24 @@ fn data(capture: &str) -> PathBuf {
         .collect()
 }
 
-fn captured(capture: &str) -> Vec<Request> {
+/// The exports of a capture in order.
+pub(super) fn bodies(capture: &str) -> Vec<Vec<u8>> {
     let files = std::fs::read_dir(data(capture).join("traces")).unwrap();
     let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
     paths.sort();
-    let bodies = paths.into_iter().map(|path| {
+    let read = |path: PathBuf| {
         let mut body = Vec::new();
         GzDecoder::new(std::fs::File::open(path).unwrap())
             .read_to_end(&mut body)
             .unwrap();
         body
-    });
-    bodies.flat_map(|body| requests(&body)).collect()
+    };
+    paths.into_iter().map(read).collect()
+}
+
+fn captured(capture: &str) -> Vec<Request> {
+    let bodies = bodies(capture);
+    bodies.iter().flat_map(|body| requests(body)).collect()
 }
 
 /// The oracle's values by trace and span id.

@@ -27,8 +27,8 @@ use crate::{
     testing::{Backend, BackendAnswer as Answer},
 };
 
-fn no_requests(_: &otlp::span::SpanSummary<'_>, _: &[u8], _: &[u8]) -> bool {
-    false
+fn no_requests(_: &otlp::span::SpanSummary<'_>, _: &[u8], _: &[u8]) -> sampler::Reports {
+    sampler::Reports::Itself
 }
 
 /// Retries at once, for ever.
@@ -102,7 +102,7 @@ impl Gateway {
             },
             folder: None,
             sampler: serde_saphyr::from_str(sampler).unwrap(),
-            is_request: no_requests,
+            reports_of: no_requests,
             committed_through: None,
             scrapers: Vec::new(),
             pod_resources: Vec::new(),

@@ -268,12 +268,12 @@ impl<D: Disk> Ingest<D> {
     }
 }
 
-/// A sampled trace is released with all its spans, any other with its root and its request spans.
+/// A sampled trace is released with all its spans, any other with its root and what reports requests and calls.
 fn released_spans(decided: &mut Decided) -> Vec<PendingSpan> {
     let mut spans = std::mem::take(&mut decided.spans);
     if decided.decision != Decision::Sampled {
         let root = decided.summary.root;
-        spans.retain(|span| span.is_request || root == Some(span.handle));
+        spans.retain(|span| span.reports.is_more() || root == Some(span.handle));
         // Many may wait for long.
         spans.shrink_to_fit();
     }

@@ -7,7 +7,7 @@ use otlp::{
     span::SpanSummary,
 };
 use rustc_hash::FxBuildHasher;
-use sampler::{Observed, ResourceFacts, Sampler, SpanHandle, Version};
+use sampler::{Observed, Reports, ResourceFacts, Sampler, SpanHandle, Version};
 use wal::{Disk, Position};
 
 use crate::{
@@ -52,7 +52,7 @@ pub(super) enum Source<'a> {
 struct Seen<'a> {
     summary: &'a SpanSummary<'a>,
     handle: SpanHandle,
-    is_request: bool,
+    reports: Reports,
     n_bytes: usize,
 }
 
@@ -122,7 +122,7 @@ impl<D: Disk> Ingest<D> {
             if self.is_known(source, &summary, handle, indexed) {
                 continue;
             }
-            let is_request = (self.settings.is_request)(&summary, at.scope, at.span);
+            let reports = (self.settings.reports_of)(&summary, at.scope, at.span);
             if self.is_decided_again(&summary.trace_id, position) {
                 self.sampler.reopen(summary.trace_id, received_unix_nano);
             }
@@ -136,7 +136,7 @@ impl<D: Disk> Ingest<D> {
                 at.span,
                 &summary,
                 handle,
-                is_request,
+                reports,
                 received_unix_nano,
             );
             indexed.n_spans = indexed.n_spans.saturating_add(1);
@@ -144,7 +144,7 @@ impl<D: Disk> Ingest<D> {
             let seen = Seen {
                 summary: &summary,
                 handle,
-                is_request,
+                reports,
                 n_bytes: at.span.len(),
             };
             if self.note(observed, &seen, source) {
@@ -212,7 +212,7 @@ impl<D: Disk> Ingest<D> {
                     handle: seen.handle,
                     decision,
                     policy,
-                    is_request: seen.is_request,
+                    reports: seen.reports,
                     erases_threshold: self.sampler.erases_late_threshold(&trace_id),
                 });
                 true

@@ -97,13 +97,13 @@ impl<D: Disk> Ingest<D> {
             };
             let facts = self.facts_of(&at, position, &mut resource)?;
             let summary = SpanSummary::read(at.span).map_err(unreadable)?;
-            let is_request = (self.settings.is_request)(&summary, at.scope, at.span);
+            let reports = (self.settings.reports_of)(&summary, at.scope, at.span);
             let observed = self.sampler.observe_again(
                 span,
                 &facts,
                 at.span,
                 &summary,
-                is_request,
+                reports,
                 received_unix_nano,
             );
             self.is_behind |= observed == Observed::Overflow;

@@ -1,6 +1,6 @@
 //! Records read back as written, and nothing else does.
 
-use sampler::Threshold;
+use sampler::{Reports, Threshold};
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn decision_record() -> DecisionRecord {
         },
         decision: Decision::Dropped,
         policy: Some("latency".into()),
-        is_request: true,
+        reports: Reports::Request,
         erases_threshold: true,
     };
     DecisionRecord {

@@ -11,7 +11,7 @@ use crate::{
     admission::{Budget, Gate},
     config::SyncPolicy,
     error::Result,
-    ingest::{Effect, Ingest, Input, IsRequest, Request, Settings},
+    ingest::{Effect, Ingest, Input, ReportsOf, Request, Settings},
     metrics::{Conservation, Metrics},
     progress::Progress,
     release::{Plan, Release, Releaser},
@@ -26,7 +26,7 @@ pub struct Setup {
     /// The policies.
     pub sampler: sampler::Config,
     /// Which spans describe a request to an engine.
-    pub is_request: IsRequest,
+    pub reports_of: ReportsOf,
     /// As `intake.sync_interval`; zero is `sync: always`.
     pub sync_interval: Duration,
     /// As `intake.log_bytes_max`.
@@ -106,7 +106,7 @@ impl<D: Disk> Stepped<D> {
             },
             log_bytes_max: setup.log_bytes_max,
             release_backlog_spans_max: setup.release_backlog_spans_max,
-            ..super::unlimited(setup.is_request)
+            ..super::unlimited(setup.reports_of)
         };
         let (metrics, gate) = (Arc::new(Metrics::default()), Arc::new(Gate::default()));
         let ingest = super::open(setup.log, disk, &setup.sampler, settings, &metrics, &gate)?;

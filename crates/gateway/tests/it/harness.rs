@@ -15,6 +15,7 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use otlp::{span::SpanSummary, testing::TimeSpan};
+use sampler::Reports;
 
 pub(crate) use otlp::testing::T0;
 
@@ -37,8 +38,11 @@ pub(crate) struct Fixture {
     config: Config,
 }
 
-fn is_request(summary: &SpanSummary<'_>, _scope: &[u8], _span: &[u8]) -> bool {
-    summary.name == "llm_request"
+fn reports_of(summary: &SpanSummary<'_>, _scope: &[u8], _span: &[u8]) -> Reports {
+    match summary.name {
+        "llm_request" => Reports::Request,
+        _ => Reports::Itself,
+    }
 }
 
 /// Both receivers on ports of their own.
@@ -63,7 +67,7 @@ pub(crate) fn start_of(config: Config, folder: &TempDir, now: &Arc<AtomicU64>) -
         log: wal::Config::in_directory(folder.path().join("wal")),
         folder: None,
         sampler: serde_saphyr::from_str(sampler).unwrap(),
-        is_request,
+        reports_of,
         committed_through: Some(0),
         scrapers: Vec::new(),
         pod_resources: Vec::new(),

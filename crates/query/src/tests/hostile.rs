@@ -94,8 +94,10 @@ async fn the_catalog_shows_our_tables_and_views_only() {
         | evidence            | BASE TABLE |
         | gpu_evidence        | VIEW       |
         | gpu_samples         | BASE TABLE |
+        | operations          | VIEW       |
         | placement_intervals | VIEW       |
         | placements          | BASE TABLE |
+        | request_links       | VIEW       |
         | request_phases      | VIEW       |
         | requests            | BASE TABLE |
         | slow_requests       | VIEW       |

@@ -21,6 +21,7 @@ use super::{ResourceFacts, Sampler};
 use crate::config::Config;
 use crate::decision::{Observed, PolicyIndex, SpanHandle};
 use crate::error::{Error, Result};
+use crate::spans::Reports;
 use crate::verdict::{Policies, Test};
 
 /// A span of an undecided trace, to be observed again after a reload. Ordered by its handle.
@@ -96,12 +97,12 @@ impl Sampler {
         facts: &ResourceFacts,
         span: &[u8],
         summary: &SpanSummary<'_>,
-        is_request: bool,
+        reports: Reports,
         received_unix_nano: u64,
     ) -> Observed {
         self.reopen(summary.trace_id, undecided.first_seen_unix_nano);
         let handle = undecided.handle;
-        self.observe(facts, span, summary, handle, is_request, received_unix_nano)
+        self.observe(facts, span, summary, handle, reports, received_unix_nano)
     }
 }
 

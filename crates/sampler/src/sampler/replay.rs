@@ -5,6 +5,7 @@ use otlp::span::{SpanSummary, StatusCode};
 
 use super::{ResourceFacts, Sampler};
 use crate::decision::{Decided, Observed, PolicyIndex, RecordedDecision, SpanHandle};
+use crate::spans::Reports;
 use crate::verdict::Judgement;
 
 impl Sampler {
@@ -34,10 +35,10 @@ impl Sampler {
         span: &[u8],
         summary: &SpanSummary<'_>,
         handle: SpanHandle,
-        is_request: bool,
+        reports: Reports,
         received_unix_nano: u64,
     ) -> Observed {
-        let observed = self.observe(facts, span, summary, handle, is_request, received_unix_nano);
+        let observed = self.observe(facts, span, summary, handle, reports, received_unix_nano);
         if matches!(observed, Observed::Pending | Observed::Overflow)
             && let Some(slot) = self.pending.find(&summary.trace_id)
         {

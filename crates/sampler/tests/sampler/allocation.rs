@@ -9,7 +9,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use otlp::span::SpanSummary;
-use sampler::{Sampler, SpanHandle};
+use sampler::{Reports, Sampler, SpanHandle};
 use serde_json::json;
 
 use crate::bytes::{Span, Value};
@@ -105,7 +105,7 @@ fn a_span_of_a_known_trace_allocates_nothing() {
             position: 0,
             offset: 0,
         };
-        sampler.observe(&facts, &bytes, &summary, handle, false, T0);
+        sampler.observe(&facts, &bytes, &summary, handle, Reports::Itself, T0);
     };
     observe();
     // A pattern keeps memory from its first match on.

@@ -1,7 +1,7 @@
 //! Time, late spans, recovery, shutdown, summaries, memory.
 
 use sampler::{
-    Decision, Observed, PendingSpan, RecordedDecision, SERVICES_PER_TRACE_MAX, SpanHandle,
+    Decision, Observed, PendingSpan, RecordedDecision, Reports, SERVICES_PER_TRACE_MAX, SpanHandle,
     ThresholdChange, Trigger,
 };
 use serde_json::json;
@@ -311,7 +311,7 @@ fn the_summary_counts_roots_orphans_errors_services_and_bytes() {
             position: 2,
             offset: 7,
         },
-        is_request: false,
+        reports: Reports::Itself,
     };
     assert_eq!(decided.spans[2], third);
 }

@@ -3,8 +3,8 @@
 use otlp::TraceId;
 use otlp::span::SpanSummary;
 use sampler::{
-    Config, Decided, Decision, Observed, RecordedDecision, Sampler, SpanHandle, ThresholdChange,
-    Trigger,
+    Config, Decided, Decision, Observed, RecordedDecision, Reports, Sampler, SpanHandle,
+    ThresholdChange, Trigger,
 };
 
 use crate::bytes::Span;
@@ -143,7 +143,7 @@ impl Recorded {
                         &bytes,
                         &summary,
                         handle,
-                        false,
+                        Reports::Itself,
                         received,
                     );
                 }

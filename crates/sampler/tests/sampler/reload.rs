@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use otlp::span::SpanSummary;
 use proptest::prelude::*;
-use sampler::{Config, Decided, Observed, Policy, PolicyType, Sampler, SamplingStrategy, Trigger};
+use sampler::{
+    Config, Decided, Observed, Policy, PolicyType, Reports, Sampler, SamplingStrategy, Trigger,
+};
 use serde_json::json;
 
 use crate::any::{any_policies, any_spans};
@@ -23,9 +25,14 @@ fn reload(run: &mut Run, config: &Config, sent: &Sent) {
         let facts = run.sampler.read_resource(&span.encode_resource()).unwrap();
         let bytes = span.encode();
         let summary = SpanSummary::read(&bytes).unwrap();
-        let observed =
-            run.sampler
-                .observe_again(&undecided, &facts, &bytes, &summary, false, T0 + at_ms * MS);
+        let observed = run.sampler.observe_again(
+            &undecided,
+            &facts,
+            &bytes,
+            &summary,
+            Reports::Itself,
+            T0 + at_ms * MS,
+        );
         assert_eq!(observed, Observed::Pending);
     }
 }

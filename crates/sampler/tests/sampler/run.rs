@@ -1,7 +1,7 @@
 //! Feeding spans to a sampler with given time.
 
 use otlp::span::SpanSummary;
-use sampler::{Config, Decided, Observed, Sampler, SpanHandle};
+use sampler::{Config, Decided, Observed, Reports, Sampler, SpanHandle};
 use serde_json::{Value as Json, json};
 
 use crate::bytes::Span;
@@ -58,8 +58,14 @@ impl Run {
             offset: 7,
         };
         self.n_sent += 1;
-        self.sampler
-            .observe(&facts, &bytes, &summary, handle, false, T0 + at_ms * MS)
+        self.sampler.observe(
+            &facts,
+            &bytes,
+            &summary,
+            handle,
+            Reports::Itself,
+            T0 + at_ms * MS,
+        )
     }
 
     /// Ticks at `T0 + at_ms`.

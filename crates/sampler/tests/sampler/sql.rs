@@ -1,13 +1,13 @@
 //! `sql_condition` on real traces: what each column is.
 
-use sampler::{Decision, Sampler, SpanHandle};
+use sampler::{Decision, Reports, Sampler, SpanHandle};
 use serde_json::json;
 
 use crate::bytes::{Span, Value};
 use crate::run::{MS, Run, T0, config, one_policy};
 
-/// Two spans of 300 and 1,000 ms, one failed and a request, one without its parent; 1.2 s in all.
-fn spans() -> [(Span, bool); 2] {
+/// Two spans of 300 and 1,000 ms, one a call, the other failed and a request, one without its parent; 1.2 s in all.
+fn spans() -> [(Span, Reports); 2] {
     let service = |name: &str| vec![("service.name".to_owned(), Value::Str(name.to_owned()))];
     let root = Span {
         trace: 1,
@@ -26,13 +26,13 @@ fn spans() -> [(Span, bool); 2] {
         resource: service("vllm"),
         ..root.clone()
     };
-    [(root, false), (engine, true)]
+    [(root, Reports::Call), (engine, Reports::Request)]
 }
 
-fn is_sampled(condition: &str, spans: &[(Span, bool)]) -> bool {
+fn is_sampled(condition: &str, spans: &[(Span, Reports)]) -> bool {
     let policies = one_policy("sql_condition", &json!({"condition": condition}));
     let mut run = Run::new(Sampler::new(&config(json!({"policies": policies}))).unwrap());
-    for (place, (span, is_request)) in spans.iter().enumerate() {
+    for (place, (span, reports)) in spans.iter().enumerate() {
         let facts = run.sampler.read_resource(&span.encode_resource()).unwrap();
         let bytes = span.encode();
         let summary = otlp::span::SpanSummary::read(&bytes).unwrap();
@@ -42,7 +42,7 @@ fn is_sampled(condition: &str, spans: &[(Span, bool)]) -> bool {
             offset: 0,
         };
         run.sampler
-            .observe(&facts, &bytes, &summary, handle, *is_request, T0);
+            .observe(&facts, &bytes, &summary, handle, *reports, T0);
     }
     run.tick(30_000);
     let decided = &run.decided[0];
@@ -78,7 +78,7 @@ fn columns_are_those_of_the_row_that_the_trace_leaves() {
 fn times_that_were_not_sent_are_null() {
     let (mut span, _) = spans()[0].clone();
     (span.start_unix_nano, span.end_unix_nano) = (0, 0);
-    let spans = [(span, false)];
+    let spans = [(span, Reports::Itself)];
     assert!(!is_sampled("duration_ns < 1000", &spans));
     assert!(!is_sampled("duration_ns >= 1000", &spans));
     assert!(is_sampled(

@@ -5,7 +5,7 @@ use crate::column::{Column, ColumnType::*, SortKey, Spec};
 /// Table `requests`.
 pub static SPEC: Spec = Spec {
     name: "requests",
-    doc: "One row per engine span, of kept and dropped traces alike.",
+    doc: "One row per engine request, and per call to a model without one in its trace; of kept and dropped traces alike.",
     columns: COLUMNS,
     sort: &[SortKey::descending("start_time_unix_nano")],
     bloom: &["trace_id", "request_id", "request_id_normalised"],
@@ -24,12 +24,70 @@ const COLUMNS: &[Column] = &[
     Column::new("trace_id", Text, "Trace, 32 hex digits.")
         .key()
         .source("trace_id"),
-    Column::new("span_id", Text, "Engine span, 16 hex digits.")
+    Column::new("span_id", Text, "Span of the engine, or of the call; 16 hex digits.")
         .key()
         .source("span_id"),
     Column::new("parent_span_id", Text, "Its parent.").source("parent_span_id"),
-    Column::new("request_id", Text, "Request id as the engine says it.")
-        .source("gen_ai.request.id"),
+    Column::new(
+        "position",
+        Text,
+        "Where it was measured: engine; gateway or app for a call that no engine request of its trace answered.",
+    )
+    .key()
+    .source("span name, scope and attributes"),
+    Column::new(
+        "call_span_id",
+        Text,
+        "The call that an engine request answers, in the same trace.",
+    )
+    .source("parent_span_id, request ids, time"),
+    Column::new(
+        "operation_span_id",
+        Text,
+        "What arrived at the gateway's door and led to it, perhaps in several attempts; a call of the same trace.",
+    )
+    .source("computed"),
+    Column::new(
+        "engine_trace_ids",
+        TextList,
+        "Traces of the engine requests that answered a call.",
+    )
+    .source("request ids"),
+    Column::new(
+        "engine_span_ids",
+        TextList,
+        "Spans of these engine requests, in the same order.",
+    )
+    .source("request ids"),
+    Column::new(
+        "link_method",
+        Text,
+        "How call and engine request are known to belong together: trace (ancestor), trace_time (in one trace, \
+         by time) or request_id (stitched); NULL where neither is known.",
+    )
+    .source("computed"),
+    Column::new(
+        "clock_skew_s",
+        Float,
+        "How far the engine's clock seems ahead of the call's; NULL where nothing contradicts equal clocks.",
+    )
+    .unit("s")
+    .source("computed from containment"),
+    Column::new(
+        "attempt",
+        Int,
+        "Number of this attempt at its operation, from 1; NULL where no call is known.",
+    )
+    .source("computed"),
+    Column::new("attempts", Int, "Attempts at its operation.").source("computed"),
+    Column::new(
+        "choice",
+        Int,
+        "Number of this choice of its request (n > 1), from 1: each repeats the prompt's tokens.",
+    )
+    .source("computed"),
+    Column::new("request_id", Text, "Request id as the span says it.")
+        .source("gen_ai.request.id; of a call gen_ai.response.id, else x-request-id"),
     Column::new(
         "request_id_normalised",
         Text,
@@ -71,15 +129,15 @@ const COLUMNS: &[Column] = &[
     Column::new("k8s_container_name", Text, "Container in the pod.").source("k8s.container.name"),
     Column::new("k8s_node_name", Text, "Kubernetes node.").source("k8s.node.name"),
     Column::new("host_name", Text, "Host.").source("host.name"),
-    Column::new("start_time", Time, "Start of the engine span.").source("start_time_unix_nano"),
+    Column::new("start_time", Time, "Start of the span.").source("start_time_unix_nano"),
     Column::new("start_time_unix_nano", Int, "The same, exact.")
         .unit("ns")
         .source("start_time_unix_nano"),
-    Column::new("end_time", Time, "End of the engine span.").source("end_time_unix_nano"),
-    Column::new("duration_ns", Int, "Length of the engine span.")
+    Column::new("end_time", Time, "End of the span.").source("end_time_unix_nano"),
+    Column::new("duration_ns", Int, "Length of the span.")
         .unit("ns")
         .source("computed"),
-    Column::new("e2e_s", Float, "Arrival at the engine to completion.")
+    Column::new("e2e_s", Float, "Arrival to completion at its position.")
         .unit("s")
         .source("gen_ai.latency.e2e, else the span"),
     Column::new(
@@ -94,19 +152,45 @@ const COLUMNS: &[Column] = &[
         Float,
         "Time to first token, measured in the application.",
     )
-    .unit("s"),
+    .unit("s")
+    .source("time_to_first_chunk, first chunk's http send span"),
     Column::new(
         "gateway_ttft_s",
         Float,
         "Time to first token, measured in the gateway.",
     )
-    .unit("s"),
+    .unit("s")
+    .source("gen_ai.response.time_to_first_chunk, first chunk's http send span or event"),
     Column::new(
         "client_ttft_s",
         Float,
         "Time to first token, measured in the client.",
     )
-    .unit("s"),
+    .unit("s")
+    .source("first_content or first_token event, client.ttft_s"),
+    Column::new(
+        "operation_ttft_s",
+        Float,
+        "Start of the operation (its first attempt's) to the engine's first token, on two clocks less clock_skew_s.",
+    )
+    .unit("s")
+    .source("computed"),
+    Column::new(
+        "chunk_position",
+        Text,
+        "Where the chunks of the answer were seen: gateway or app.",
+    )
+    .source("http send spans, chunk events"),
+    Column::new("chunk_count", Int, "Chunks of the answer; a chunk is no token.")
+        .unit("chunks")
+        .source("http send spans, chunk events"),
+    Column::new(
+        "chunk_gap_max_s",
+        Float,
+        "Longest time from one chunk to the next.",
+    )
+    .unit("s")
+    .source("http send spans, chunk events"),
     Column::new("queue_s", Float, "Waiting to be scheduled.")
         .unit("s")
         .source("gen_ai.latency.time_in_queue"),
@@ -165,6 +249,8 @@ const COLUMNS: &[Column] = &[
     Column::new("outcome", Text, "ok, error, cancelled or no_output.")
         .source("status, finish reason, tokens"),
     Column::new("error_type", Text, "Class of the failure.").source("error.type"),
+    Column::new("http_status_code", Int, "HTTP status of the answer to a call.")
+        .source("http.response.status_code, http.status_code"),
     Column::new("quality", TextList, "Why values are missing or doubtful.").source("normalisation"),
     Column::new(
         "concurrent_requests",
@@ -175,9 +261,16 @@ const COLUMNS: &[Column] = &[
     Column::new(
         "wrapper",
         Bool,
-        "Another row of the trace restates it in more detail: leave it out of sums.",
+        "Another row restates it in more detail: leave it out of sums.",
     )
     .key(),
+    Column::new(
+        "superseded",
+        Bool,
+        "Its caller got another request's output: that of a later attempt, or of the decode half.",
+    )
+    .key()
+    .source("computed"),
     Column::new("decision", Text, "Decision on its trace.").source("sampling"),
     Column::new("policy", Text, "Policy that decided.").source("sampling"),
     Column::new("late", Bool, "Arrived after its trace was decided.")

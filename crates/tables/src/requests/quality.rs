@@ -21,6 +21,11 @@ pub enum Quality {
     E2eOverSpan,
     /// The sender discarded attributes: what is missing may have been known.
     AttributesDropped,
+    /// A call was answered, and no engine request is known that did: an engine that reports nothing, a span that was
+    /// lost, or an id that does not match.
+    EngineSpanMissing,
+    /// More than one call, or none for certain, can be what an engine request with the same id answered: none is linked.
+    RequestIdAmbiguous,
 }
 
 /// What a value measures.
@@ -107,6 +112,8 @@ impl fmt::Display for Quality {
             Self::E2eFromSpan => f.write_str("e2e_from_span"),
             Self::E2eOverSpan => f.write_str("e2e_longer_than_span"),
             Self::AttributesDropped => f.write_str("attributes_dropped"),
+            Self::EngineSpanMissing => f.write_str("engine_span_missing"),
+            Self::RequestIdAmbiguous => f.write_str("request_id_ambiguous"),
         }
     }
 }

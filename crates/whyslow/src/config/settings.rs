@@ -71,6 +71,10 @@ pub(crate) struct Correlate {
     /// How long before a request the same GPU is compared with. Default `10m`.
     #[serde(deserialize_with = "sampler::duration::deserialize")]
     pub(crate) baseline: Duration,
+    /// How long the row of a call waits for an engine request of another trace that answered it, at most; rows of engine
+    /// requests do not wait. Default `30s`.
+    #[serde(deserialize_with = "sampler::duration::deserialize")]
+    pub(crate) stitch_wait: Duration,
     /// CSV or YAML file that says which pod holds which GPU, where exporters do not. Default: none.
     pub(crate) placements_file: Option<String>,
 }
@@ -82,6 +86,7 @@ impl Default for Correlate {
             completion_wait: Duration::from_secs(15 * 60),
             nearest_sample_max: Duration::from_secs(60),
             baseline: Duration::from_secs(600),
+            stitch_wait: Duration::from_secs(30),
             placements_file: None,
         }
     }
@@ -95,10 +100,11 @@ impl Correlate {
             ("completion_wait", self.completion_wait),
             ("nearest_sample_max", self.nearest_sample_max),
             ("baseline", self.baseline),
+            ("stitch_wait", self.stitch_wait),
         ];
         match spans.iter().find(|(_, span)| *span > HOUR) {
             Some((key, _)) => Err(format!(
-                "`{key}` must be at most `1h`: samples are remembered in memory"
+                "`{key}` must be at most `1h`: what it waits for is remembered in memory"
             )),
             None => Ok(()),
         }

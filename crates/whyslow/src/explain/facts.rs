@@ -138,7 +138,7 @@ fn requests(condition: &str) -> String {
         "SELECT trace_id, span_id, request_id, request_id_normalised, model, service_name, service_instance_id, \
          k8s_namespace_name, k8s_pod_name, k8s_pod_uid, outcome, input_band, output_band, start_time_unix_nano, duration_ns, \
          queue_s, prefill_s, decode_s, input_tokens, output_tokens \
-         FROM requests WHERE {condition} AND NOT wrapper ORDER BY e2e_s DESC NULLS LAST, span_id"
+         FROM requests WHERE {condition} AND position = 'engine' AND NOT wrapper ORDER BY e2e_s DESC NULLS LAST, span_id"
     )
 }
 
@@ -202,7 +202,7 @@ async fn cohort(source: &Source, row: &Row<'_>) -> anyhow::Result<Cohort> {
     };
     let engine = format!(
         "SELECT count(*) AS n, median(queue_s) AS queue_s, median(prefill_s) AS prefill_s, median(tpot_s) AS tpot_s \
-         FROM requests WHERE start_time_unix_nano {around} AND NOT wrapper AND {} AND {} AND {} AND {}",
+         FROM requests WHERE start_time_unix_nano {around} AND position = 'engine' AND NOT wrapper AND {} AND {} AND {} AND {}",
         same("model"),
         same("service_name"),
         same("input_band"),
@@ -213,7 +213,7 @@ async fn cohort(source: &Source, row: &Row<'_>) -> anyhow::Result<Cohort> {
          median(root.end_time_unix_nano - engine.end_time_unix_nano) / 1e9 AS delivery_s \
          FROM spans AS root JOIN spans AS engine ON engine.trace_id = root.trace_id \
          WHERE root.parent_span_id IS NULL AND engine.parent_span_id IS NOT NULL AND engine.span_id IN \
-         (SELECT span_id FROM requests WHERE start_time_unix_nano {around} AND decision = 'sampled') \
+         (SELECT span_id FROM requests WHERE start_time_unix_nano {around} AND position = 'engine' AND decision = 'sampled') \
          AND root.start_time_unix_nano {around}"
     );
     let mut cohort = Cohort::default();
@@ -336,7 +336,7 @@ async fn neighbours(source: &Source, row: &Row<'_>) -> anyhow::Result<Vec<Neighb
     let span_id = row.span_id("span_id")?;
     let sql = format!(
         "SELECT request_id_normalised, start_time_unix_nano, queue_s, prefill_s, input_tokens FROM requests \
-         WHERE {same} AND span_id <> '{span_id}' AND input_tokens >= {NEIGHBOUR_TOKENS_MIN} \
+         WHERE {same} AND position = 'engine' AND span_id <> '{span_id}' AND input_tokens >= {NEIGHBOUR_TOKENS_MIN} \
          AND start_time_unix_nano BETWEEN {} AND {end}",
         start - NEIGHBOURS_NANOS
     );

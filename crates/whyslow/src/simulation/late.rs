@@ -72,6 +72,7 @@ impl Run {
                 ..Correlate::default()
             },
             clock: Clock::given(move || given.load(Ordering::Relaxed)),
+            noted: 0,
         };
         let process = Process::start_with(&runtime, &disk, &store, &options).unwrap();
         Self {

@@ -6,9 +6,10 @@ use gateway::testing::Answer;
 use gateway::{Release, ReleasedSpan};
 use otlp::export::Limits;
 use otlp::span::SpanSummary;
-use sampler::Decision;
+use sampler::{Decision, Reports};
 
 use super::tables::{Rows, Stored};
+use crate::store::calls_of;
 
 /// Trace id and span id, as the tables have them.
 type Key = (String, String);
@@ -37,6 +38,10 @@ struct Seen {
     /// Spans of sampled traces.
     kept: BTreeSet<Key>,
     requests: BTreeSet<Key>,
+    /// Calls that no engine request of their trace answered.
+    calls: BTreeSet<Key>,
+    /// All calls.
+    call_spans: BTreeSet<Key>,
 }
 
 /// Counts for the report.
@@ -61,9 +66,18 @@ pub(super) struct Model {
     /// The intake knows that every table has committed the releases through this one, and may have
     /// deleted their part of the log.
     told: i64,
+    /// Does the next process know that?
+    is_noted: bool,
 }
 
 impl Model {
+    pub(super) fn new(is_noted: bool) -> Self {
+        Self {
+            is_noted,
+            ..Self::default()
+        }
+    }
+
     /// Notes an export and what its sender was told; nothing if the process ended before that.
     pub(super) fn sent(&mut self, body: &[u8], now: u64, answer: Option<Answer>) {
         let fate = match answer {
@@ -174,6 +188,10 @@ impl Model {
         assert_eq!(stored.spans, kept, "rows of `spans`");
         let requests = rows_of(&mut releases.clone().flat_map(|seen| &seen.requests));
         assert_eq!(stored.requests, requests, "rows of `requests`");
+        self.check_calls(
+            &stored.calls,
+            &rows_of(&mut releases.clone().flat_map(|seen| &seen.calls)),
+        );
         let mut traces: Rows = releases.flat_map(|seen| seen.traces.clone()).collect();
         traces.sort();
         assert_eq!(stored.traces, traces, "rows of `traces`");
@@ -208,6 +226,36 @@ impl Model {
     }
 }
 
+impl Model {
+    /// Through which release all tables are, as it is noted beside the log.
+    pub(super) fn noted(&self) -> i64 {
+        if self.is_noted { self.told } else { 0 }
+    }
+
+    /// Where it is not noted how far all tables are, a release may be repeated after a part of its log was deleted: a
+    /// call may stand alone then whose engine request is gone. It has one row at most.
+    fn check_calls(&self, stored: &Rows, expected: &Rows) {
+        if self.is_noted {
+            assert_eq!(stored, expected, "calls in `requests`");
+        }
+        let mut distinct = stored.clone();
+        distinct.dedup();
+        assert_eq!(stored, &distinct, "a call has two rows");
+        for row in expected {
+            assert!(stored.contains(row), "the row of {row:?} is lost");
+        }
+        let told = self
+            .releases
+            .range(..=self.told)
+            .map(|(_, seen)| &seen.call_spans);
+        let told: BTreeSet<&Key> = told.flatten().collect();
+        for row in stored.iter().filter(|row| !expected.contains(row)) {
+            let key = (row[0].clone(), row[1].clone());
+            assert!(told.contains(&key), "{key:?} is invented");
+        }
+    }
+}
+
 impl Seen {
     fn of(release: &Release) -> Self {
         let mut seen = Self {
@@ -215,6 +263,11 @@ impl Seen {
             traces: Rows::new(),
             kept: BTreeSet::new(),
             requests: BTreeSet::new(),
+            calls: calls_of(release)
+                .into_iter()
+                .map(|(trace_id, span_id)| (trace_id.to_string(), span_id.to_string()))
+                .collect(),
+            call_spans: BTreeSet::new(),
         };
         for trace in &release.decided {
             seen.traces.push(vec![
@@ -242,13 +295,16 @@ impl Seen {
             && decisions(self).is_subset(&decisions(whole))
             && self.kept.is_subset(&whole.kept)
             && self.requests.is_subset(&whole.requests)
+            && self.call_spans.is_subset(&whole.call_spans)
     }
 
     fn span(&mut self, span: &ReleasedSpan, decision: Decision) {
         let summary = SpanSummary::read(span.at().span).unwrap();
         let key = (summary.trace_id.to_string(), summary.span_id.to_string());
-        if span.is_request {
-            self.requests.insert(key.clone());
+        match span.reports {
+            Reports::Request => drop(self.requests.insert(key.clone())),
+            Reports::Call => drop(self.call_spans.insert(key.clone())),
+            Reports::Itself => {}
         }
         if decision == Decision::Sampled {
             assert!(self.kept.insert(key), "a span is twice in one release");

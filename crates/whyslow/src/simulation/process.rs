@@ -12,7 +12,7 @@ use wal::sim::SimDisk;
 
 use super::model::Model;
 use crate::config::{Correlate, LakeExporter};
-use crate::store::Store;
+use crate::store::{Store, reports_of};
 
 /// The name under which every process of a run commits, as the log's instance id gives it.
 const APP_ID: &str = "simulated";
@@ -36,6 +36,8 @@ pub(super) struct Options {
     pub(super) release_backlog_spans_max: u64,
     pub(super) correlate: Correlate,
     pub(super) clock: Clock,
+    /// Through which release all is stored, as the log's folder notes it.
+    pub(super) noted: i64,
 }
 
 /// A process that runs.
@@ -43,6 +45,7 @@ pub(super) struct Options {
 pub(super) struct Process {
     pub(super) core: Stepped<SimDisk>,
     store: Store,
+    n_commits: u64,
     /// Committed, and the intake has not heard of it.
     untold: Option<i64>,
 }
@@ -54,14 +57,20 @@ impl Process {
         disk: &SimDisk,
         store: &SimStore,
         sync_interval: Duration,
+        noted: i64,
     ) -> anyhow::Result<Self> {
         let options = Options {
             policies: POLICIES,
             sync_interval,
             log_bytes_max: 1 << 20,
             release_backlog_spans_max: 400,
-            correlate: Correlate::default(),
+            // Calls wait for what is urgent.
+            correlate: Correlate {
+                stitch_wait: Duration::from_secs(3600),
+                ..Correlate::default()
+            },
             clock: Clock::system(),
+            noted,
         };
         Self::start_with(runtime, disk, store, &options)
     }
@@ -88,16 +97,17 @@ impl Process {
                 ..wal::Config::in_directory("log")
             },
             sampler: serde_saphyr::from_str(options.policies).unwrap(),
-            is_request: correlate::is_request_span,
+            reports_of,
             sync_interval: options.sync_interval,
             log_bytes_max: options.log_bytes_max,
             release_backlog_spans_max: options.release_backlog_spans_max,
-            committed_through: exporter.committed_through(),
+            committed_through: exporter.committed_through().max(options.noted),
         };
         let core = Stepped::open(setup, disk.clone())?;
         Ok(Self {
             core,
             store: exporter,
+            n_commits: 0,
             untold: None,
         })
     }
@@ -134,6 +144,11 @@ impl Process {
     }
 
     pub(super) fn commit(&mut self, runtime: &Runtime) -> Option<i64> {
+        self.n_commits += 1;
+        // In between, the stages behind are behind.
+        if self.n_commits.is_multiple_of(3) {
+            self.store.write_behind(true);
+        }
         let committed = runtime.block_on(self.store.commit_tables());
         let through = committed.map(|committed| committed.through);
         self.untold = through.or(self.untold);

@@ -130,7 +130,8 @@ impl Run {
             n_sent: 0,
             now,
             process: None,
-            model: Model::default(),
+            // Half of the runs lose the note.
+            model: Model::new(seed % 2 == 1),
             disk_end: None,
             store_end: None,
             n_processes: 0,
@@ -174,7 +175,13 @@ impl Run {
     /// Starts a process, unless it ends at once.
     pub(super) fn start(&mut self) {
         self.n_processes += 1;
-        let started = Process::start(&self.runtime, &self.disk, &self.store, self.sync_interval);
+        let started = Process::start(
+            &self.runtime,
+            &self.disk,
+            &self.store,
+            self.sync_interval,
+            self.model.noted(),
+        );
         match started {
             Ok(process) => self.process = Some(process),
             Err(error) => self.note(&format!("did not start: {error:#}")),

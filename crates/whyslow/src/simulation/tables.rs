@@ -11,13 +11,15 @@ use tokio::runtime::Runtime;
 /// Sorted rows of the wanted columns as text.
 pub(super) type Rows = Vec<Vec<String>>;
 
-/// Rows of the three tables.
+/// Rows of three tables.
 #[derive(Debug)]
 pub(super) struct Stored {
     /// Trace id, span id.
     pub(super) spans: Rows,
     /// Trace id, span id.
     pub(super) requests: Rows,
+    /// Trace id, span id of rows that stand for calls.
+    pub(super) calls: Rows,
     /// Trace id, decision, policy, number of spans.
     pub(super) traces: Rows,
 }
@@ -28,9 +30,13 @@ impl Stored {
             let lake = store.open(&tables::all(), Mode::ReadOnly).await.unwrap();
             let rows =
                 async |name: &str, columns: &[&str]| read(lake.table(name).unwrap(), columns).await;
+            let requests = rows("requests", &["trace_id", "span_id", "position"]).await;
+            let (requests, calls) = requests.into_iter().partition(|row| row[2] == "engine");
+            let ids = |rows: Rows| rows.into_iter().map(|row| row[..2].to_vec()).collect();
             Self {
                 spans: rows("spans", &["trace_id", "span_id"]).await,
-                requests: rows("requests", &["trace_id", "span_id"]).await,
+                requests: ids(requests),
+                calls: ids(calls),
                 traces: rows("traces", &["trace_id", "decision", "policy", "span_count"]).await,
             }
         })

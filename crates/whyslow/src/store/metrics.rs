@@ -24,6 +24,7 @@ pub(crate) struct Metrics {
     pub(super) commit_failures: AtomicU64,
     pub(super) evidence_waiting: AtomicU64,
     pub(super) evidence_incomplete: AtomicU64,
+    pub(super) calls_waiting: AtomicU64,
     points_unmapped: [AtomicU64; LossReason::ALL.len()],
     placements: [AtomicU64; Source::ALL.len()],
     devices_unnamed: AtomicU64,
@@ -104,6 +105,12 @@ impl Metrics {
                 "gauge",
                 "Kept requests whose evidence lacks GPU samples that may still come and complete it.",
                 &self.evidence_incomplete,
+            ),
+            (
+                "lake_calls_waiting",
+                "gauge",
+                "Calls that wait for an engine request of another trace before their row is written.",
+                &self.calls_waiting,
             ),
         ];
         for (name, kind, help, value) in cells {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use correlate::{Call, Stitching, TraceSpan};
 use gateway::{Release, ReleasedLate, ReleasedSpan, ReleasedTrace};
 use otlp::attribute::{self, Value};
 use otlp::span::SpanSummary;
-use sampler::{Decision, Trigger};
+use sampler::{Decision, Reports, Trigger};
 use tables::redact::Redaction;
 use tables::requests::{Request, RequestsBuilder};
 use tables::spans::{SpanInput, SpansBuilder, TraceContext};
@@ -31,6 +32,8 @@ pub(super) struct Built {
     pub(super) traces: Vec<RecordBatch>,
     /// Requests of sampled traces that no other restates.
     pub(super) kept: Vec<Request>,
+    /// Calls that no engine request of their trace answered.
+    pub(super) calls: Vec<Call>,
     /// Spans that could not be read.
     pub(super) n_lost: u64,
 }
@@ -47,9 +50,17 @@ impl Rows {
 
     /// Every decided trace leaves one row in `traces`, every engine request one in `requests`, every
     /// span of a sampled trace one in `spans`. `running` takes the requests, and says how many ran at the start of each
-    /// as far as is known by `now`.
-    pub(super) fn build(&mut self, release: &Release, running: &mut Running, now: i64) -> Built {
+    /// as far as is known by `now`; `stitching` takes them for calls of other traces.
+    pub(super) fn build(
+        &mut self,
+        release: &Release,
+        (running, stitching): (&mut Running, &mut Stitching),
+        now: i64,
+    ) -> Built {
         let mut requests = self.requests(release);
+        for request in requests.iter().flatten() {
+            stitching.take_request(request, now);
+        }
         count_concurrent(&mut requests, running, now);
         let mut requests = requests.into_iter();
         for trace in &release.decided {
@@ -67,35 +78,72 @@ impl Rows {
         built
     }
 
-    /// The requests of each trace, then those of each late span.
+    /// The engine requests of each trace, then those of each late span; beside them, the calls that have none.
     fn requests(&mut self, release: &Release) -> Vec<Vec<Request>> {
         let mut all = Vec::with_capacity(release.decided.len() + release.late.len());
         for trace in &release.decided {
-            let mut requests = Vec::new();
-            for span in trace.spans.iter().filter(|span| span.is_request) {
-                let followed = Followed {
-                    decision: trace.decision,
-                    policy: trace.policy.clone(),
-                    late: false,
-                };
-                requests.extend(self.read(request(span, followed)));
+            let followed = Followed {
+                decision: trace.decision,
+                policy: trace.policy.clone(),
+                late: false,
+            };
+            let (mut requests, calls) = self.reported(trace.spans.iter(), &followed);
+            if !requests.is_empty() || !calls.is_empty() {
+                correlate::mark_wrappers(&mut requests);
+                let others = self.others(trace);
+                let calls = correlate::link(&mut requests, calls, &others);
+                self.built.calls.extend(calls);
             }
-            correlate::mark_wrappers(&mut requests);
             all.push(requests);
         }
         for late in &release.late {
-            let mut requests = Vec::new();
-            if late.span.is_request {
-                let followed = Followed {
-                    decision: late.decision,
-                    policy: late.policy.clone(),
-                    late: true,
-                };
-                requests.extend(self.read(request(&late.span, followed)));
-            }
+            let followed = Followed {
+                decision: late.decision,
+                policy: late.policy.clone(),
+                late: true,
+            };
+            let (requests, calls) = self.reported(std::iter::once(&late.span), &followed);
+            let alone = calls.into_iter().filter(Call::leaves_row_alone);
+            self.built.calls.extend(alone);
             all.push(requests);
         }
         all
+    }
+
+    /// What spans report.
+    fn reported<'a>(
+        &mut self,
+        spans: impl Iterator<Item = &'a ReleasedSpan>,
+        followed: &Followed,
+    ) -> (Vec<Request>, Vec<Call>) {
+        let (mut requests, mut calls) = (Vec::new(), Vec::new());
+        for span in spans {
+            match span.reports {
+                Reports::Itself => {}
+                Reports::Request => {
+                    if let Some(mut request) = self.read(correlate::request(&span.at())) {
+                        followed.note(&mut request, span);
+                        requests.push(request);
+                    }
+                }
+                Reports::Call => {
+                    if let Some(mut call) = self.read(correlate::call(&span.at())) {
+                        followed.note(&mut call.row, span);
+                        calls.push(call);
+                    }
+                }
+            }
+        }
+        (requests, calls)
+    }
+
+    /// The other spans of a trace, as far as they were released.
+    fn others(&mut self, trace: &ReleasedTrace) -> Vec<TraceSpan> {
+        let spans = trace.spans.iter();
+        let others = spans.filter(|span| span.reports == Reports::Itself);
+        others
+            .filter_map(|span| self.read(TraceSpan::read(&span.at())))
+            .collect()
     }
 
     fn trace(&mut self, trace: &ReleasedTrace, requests: Vec<Request>) {
@@ -263,20 +311,43 @@ fn is_full(appended: &tables::Result<()>) -> bool {
     appended.as_ref().is_err_and(tables::Error::is_full)
 }
 
-/// The decision that a request's span follows.
+/// The decision that a span follows.
 struct Followed {
     decision: Decision,
     policy: Option<Arc<str>>,
     late: bool,
 }
 
-fn request(span: &ReleasedSpan, followed: Followed) -> correlate::Result<Request> {
-    let mut request = correlate::request(&span.at())?;
-    request.decision = Some(followed.decision.as_str());
-    request.policy = followed.policy;
-    request.late = followed.late;
-    request.received_unix_nano = span.record.received_unix_nano;
-    Ok(request)
+impl Followed {
+    fn note(&self, row: &mut Request, span: &ReleasedSpan) {
+        row.decision = Some(self.decision.as_str());
+        row.policy = self.policy.clone();
+        row.late = self.late;
+        row.received_unix_nano = span.record.received_unix_nano;
+    }
+}
+
+/// The calls of a release that no engine request of their trace answered.
+#[cfg(test)]
+pub(crate) fn calls_of(release: &Release) -> Vec<(otlp::TraceId, otlp::SpanId)> {
+    let redaction = Redaction::new(&tables::redact::Config::default());
+    let mut rows = Rows::new(&redaction.expect("the default is valid"));
+    rows.requests(release);
+    let calls = rows.built.calls.iter();
+    calls
+        .map(|call| (call.row.trace_id, call.row.span_id))
+        .collect()
+}
+
+/// What a span reports, asked of every span at intake.
+pub(crate) fn reports_of(summary: &SpanSummary<'_>, scope: &[u8], span: &[u8]) -> Reports {
+    if correlate::is_request_span(summary, scope, span) {
+        Reports::Request
+    } else if correlate::is_call_span(summary, span) {
+        Reports::Call
+    } else {
+        Reports::Itself
+    }
 }
 
 fn service_name(resource: &[u8]) -> Option<&str> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use correlate::{Traffic, engine_key, interval};
 use otlp::{SpanId, TraceId};
-use tables::requests::Request;
+use tables::requests::{Position, Request};
 
 use super::reload::{Row, Wanted, rows};
 
@@ -64,6 +64,9 @@ impl Running {
             columns: &[
                 "trace_id",
                 "span_id",
+                "parent_span_id",
+                "position",
+                "request_id_normalised",
                 "service_instance_id",
                 "k8s_namespace_name",
                 "k8s_pod_name",
@@ -71,6 +74,7 @@ impl Running {
                 "start_time_unix_nano",
                 "duration_ns",
                 "wrapper",
+                "late",
             ],
             time: "start_time",
             nanos: self.remembered_nanos,
@@ -80,7 +84,7 @@ impl Running {
 
     /// Takes requests of before the start.
     pub(super) fn reload(&mut self, batches: &[RecordBatch], now: i64) {
-        for request in rows(batches).filter_map(stored) {
+        for request in stored_requests(batches) {
             // The same row twice would be an error of the table, and one request.
             if !self.reloaded.contains(&id(&request)) {
                 self.add(&request, now);
@@ -172,14 +176,23 @@ fn id(request: &Request) -> u64 {
     hasher.finish()
 }
 
-/// What tells when a stored request ran, and on which engine.
+/// Stored engine requests: when they ran, on which engine, and by which ids others know them.
+pub(super) fn stored_requests(batches: &[RecordBatch]) -> impl Iterator<Item = Request> {
+    let of_engine = |row: &Row<'_>| row.text("position") == Some(Position::Engine.as_str());
+    rows(batches).filter(of_engine).filter_map(stored)
+}
+
 fn stored(row: Row<'_>) -> Option<Request> {
     let text = |name: &str| row.text(name).map(str::to_owned);
     let trace_id = TraceId::parse_hex(row.text("trace_id")?).ok()?;
     let span_id = SpanId::parse_hex(row.text("span_id")?).ok()?;
     let start = u64::try_from(row.int("start_time_unix_nano")?).ok()?;
     let length = u64::try_from(row.int("duration_ns").unwrap_or(0)).unwrap_or(0);
+    let parent = row.text("parent_span_id");
     Some(Request {
+        parent_span_id: parent.and_then(|id| SpanId::parse_hex(id).ok()),
+        request_id_normalised: text("request_id_normalised"),
+        late: row.bool("late").unwrap_or(false),
         service_instance_id: text("service_instance_id"),
         k8s_namespace_name: text("k8s_namespace_name"),
         k8s_pod_name: text("k8s_pod_name"),

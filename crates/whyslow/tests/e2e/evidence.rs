@@ -41,7 +41,7 @@ fn post_some(server: &Server, folder: &str, some: impl RangeBounds<usize>) -> Ve
 }
 
 /// Posts protobuf over HTTP; the status.
-fn post(base: &str, path: &str, body: &[u8]) -> u16 {
+pub(crate) fn post(base: &str, path: &str, body: &[u8]) -> u16 {
     let addr = base.trim_start_matches("http://");
     let mut stream = TcpStream::connect(addr).unwrap();
     write!(
@@ -142,7 +142,10 @@ fn requests_carry_the_slowdown_that_they_ran_in_and_no_other_does() {
         "SELECT span_id, gpu_uuid, start_time_unix_nano, duration_ns, method, thermal_throttle_share, \
          sm_clock_mhz_min, baseline_sm_clock_mhz, complete, missing_link, placement_source, sample_count FROM evidence",
     );
-    let n_requests = count(&site, "SELECT count(*) FROM requests");
+    let n_requests = count(
+        &site,
+        "SELECT count(*) FROM requests WHERE position = 'engine'",
+    );
     assert_eq!(rows.len() as i64, n_requests);
     assert!(rows.iter().all(|row| row[1] != other_gpu.as_str()));
     let (n_slow, n_fast) = check_rows(&rows, &gpu_times, &gpu, from..=to);
@@ -154,7 +157,7 @@ fn requests_carry_the_slowdown_that_they_ran_in_and_no_other_does() {
 
     let alone = count(
         &site,
-        "SELECT count(*) FROM requests WHERE concurrent_requests IS NULL OR concurrent_requests < 1",
+        "SELECT count(*) FROM requests WHERE position = 'engine' AND coalesce(concurrent_requests, 0) < 1",
     );
     assert_eq!(alone, 0);
     let most = count(&site, "SELECT max(concurrent_requests) FROM requests");
@@ -185,7 +188,10 @@ fn samples_and_evidence_are_stored_once_through_a_kill() {
     assert_eq!(n_gpu_rows, 2 * gpu.len() as i64);
     let n_engine_rows = count(&site, "SELECT count(*) FROM engine_samples");
     assert_eq!(n_engine_rows, engine.len() as i64);
-    let n_requests = count(&site, "SELECT count(*) FROM requests");
+    let n_requests = count(
+        &site,
+        "SELECT count(*) FROM requests WHERE position = 'engine'",
+    );
     assert_eq!(count(&site, "SELECT count(*) FROM evidence"), n_requests);
     let distinct = "SELECT count(DISTINCT span_id) FROM evidence";
     assert_eq!(count(&site, distinct), n_requests);
@@ -196,13 +202,14 @@ fn evidence_waits_for_samples_and_nothing_else_does() {
     // Nothing but samples ends the wait.
     let site = Site::new(ALL)
         .deciding_after("1s")
-        .correlating("{max_lateness: 1h}");
+        .correlating("{max_lateness: 1h, stitch_wait: 1s}");
     let server = site.serve();
     post_some(&server, "dcgm", ..5);
     server.replay(&capture("real-chain"), "grpc", false);
     server.eventually("SELECT count(*) FROM spans", 17_680);
     server.eventually("SELECT count(*) FROM traces", 241);
-    let n_requests = server.sql("SELECT count(*) FROM requests")[0][0].clone();
+    let n_requests =
+        server.sql("SELECT count(*) FROM requests WHERE position = 'engine'")[0][0].clone();
     let (_, page) = http_get(&format!("{}/metrics", server.query));
     let waiting = page
         .lines()

@@ -159,7 +159,9 @@ impl Site {
       retention_days: {{spans: 0, traces: 0, requests: 0}}
 "
         );
-        let (correlate, processors) = match correlate {
+        // Calls without an engine request wait for one; nobody here does, for long.
+        let waits_briefly = exporters.is_none().then_some("{stitch_wait: 1s}");
+        let (correlate, processors) = match correlate.or(waits_briefly) {
             Some(correlate) => (
                 format!("  correlate: {correlate}\n"),
                 "tail_sampling, correlate",

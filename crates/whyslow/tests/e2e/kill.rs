@@ -87,7 +87,9 @@ fn kills_between_decision_and_commit_lose_and_double_nothing() {
         Some(17_680)
     );
     assert_eq!(
-        site.stored("SELECT count(*) FROM requests")[0][0].as_i64(),
+        site.stored("SELECT count(*) FROM requests WHERE position = 'engine'")[0][0].as_i64(),
         Some(146)
     );
+    let twice = "SELECT count(*) - count(DISTINCT span_id) FROM requests";
+    assert_eq!(site.stored(twice)[0][0].as_i64(), Some(0));
 }

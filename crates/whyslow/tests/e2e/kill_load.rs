@@ -38,6 +38,7 @@ struct Sent {
     /// Every span, and whether its export was acknowledged.
     spans: BTreeMap<Key, bool>,
     requests: BTreeSet<Key>,
+    calls: BTreeSet<Key>,
     n_exports: usize,
     n_acknowledged: usize,
 }
@@ -52,6 +53,8 @@ impl Sent {
             let key = (summary.trace_id.to_string(), summary.span_id.to_string());
             if correlate::is_request_span(&summary, at.scope, at.span) {
                 self.requests.insert(key.clone());
+            } else if correlate::is_call_span(&summary, at.span) {
+                self.calls.insert(key.clone());
             }
             let before = self.spans.insert(key, is_acknowledged);
             assert!(before.is_none(), "the traffic repeats a span");
@@ -203,7 +206,10 @@ fn check_spans(site: &Site, sent: &Sent, kept_of: &KeptOf) -> usize {
 }
 
 fn check_requests(site: &Site, sent: &Sent) -> usize {
-    let stored = keys(site, "requests");
+    let stored = keys(site, "requests WHERE position = 'engine'");
+    for key in keys(site, "requests WHERE position <> 'engine'") {
+        assert!(sent.calls.contains(&key), "{key:?} was never sent");
+    }
     for key in &stored {
         assert!(sent.requests.contains(key), "{key:?} was never sent");
     }

@@ -122,7 +122,9 @@ fn requests_equal_the_oracle(site: &Site, oracle: &Oracle) {
         ("output_tokens", "output_tokens"),
     ];
     let columns = COLUMNS.map(|(_, ours)| ours).join(", ");
-    let rows = site.stored(&format!("SELECT trace_id, {columns} FROM requests"));
+    let rows = site.stored(&format!(
+        "SELECT trace_id, {columns} FROM requests WHERE position = 'engine'"
+    ));
     let stored: BTreeMap<(String, String), Vec<Value>> = rows
         .iter()
         .map(|row| ((text(&row[0]), text(&row[1])), row[1..].to_vec()))

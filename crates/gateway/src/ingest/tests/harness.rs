@@ -10,7 +10,7 @@ use otlp::{
     span::SpanSummary,
     testing::{self, TimeSpan},
 };
-use sampler::Sampler;
+use sampler::{Reports, Sampler};
 use tokio::sync::oneshot;
 use wal::{Wal, sim::SimDisk};
 
@@ -73,7 +73,7 @@ pub(super) fn child(trace: u8, id: u8, parent: u8) -> TestSpan {
     }
 }
 
-/// A span that `is_request` of the harness recognises.
+/// A span that `reports_of` of the harness recognises.
 pub(super) fn request(trace: u8, id: u8, parent: u8) -> TestSpan {
     TestSpan {
         name: "llm_request",
@@ -158,8 +158,11 @@ pub(super) fn number_of(id: &[u8]) -> u8 {
     id[3]
 }
 
-fn is_request(summary: &SpanSummary<'_>, _scope: &[u8], _span: &[u8]) -> bool {
-    summary.name == "llm_request"
+fn reports_of(summary: &SpanSummary<'_>, _scope: &[u8], _span: &[u8]) -> Reports {
+    match summary.name {
+        "llm_request" => Reports::Request,
+        _ => Reports::Itself,
+    }
 }
 
 /// How the core of a [`Sim`] is set up.
@@ -246,7 +249,7 @@ impl Sim {
             pending_heap_bytes_max: setup.pending_heap_bytes_max,
             release_backlog_spans_max: setup.release_backlog_spans_max,
             shutdown: setup.shutdown,
-            is_request,
+            reports_of,
             is_exporting: setup.is_exporting,
             is_storing: committed_through.is_some(),
         };
@@ -466,7 +469,10 @@ pub(super) fn print(releases: &[Release]) -> String {
 fn print_span(span: &crate::release::ReleasedSpan) -> String {
     let at = span.at();
     let summary = SpanSummary::read(at.span).unwrap();
-    let marks = [(span.is_root, " root"), (span.is_request, " request")];
+    let marks = [
+        (span.is_root, " root"),
+        (span.reports == Reports::Request, " request"),
+    ];
     let marks: String = marks
         .iter()
         .filter(|(is, _)| *is)
