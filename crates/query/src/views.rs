@@ -26,6 +26,10 @@ pub const VIEWS: &[View] = &[
         name: "trace_timeline",
         sql: include_str!("../../../storage/views/trace_timeline.sql"),
     },
+    View {
+        name: "request_gpu_time",
+        sql: include_str!("../../../storage/views/request_gpu_time.sql"),
+    },
 ];
 
 /// A column as the head of a view's file documents it.

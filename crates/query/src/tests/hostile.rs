@@ -87,19 +87,21 @@ async fn the_catalog_shows_our_tables_and_views_only() {
         )
         .await;
     expect_test::expect![[r#"
-        +----------------+------------+
-        | table_name     | table_type |
-        +----------------+------------+
-        | engine_samples | BASE TABLE |
-        | evidence       | BASE TABLE |
-        | gpu_samples    | BASE TABLE |
-        | request_phases | VIEW       |
-        | requests       | BASE TABLE |
-        | slow_requests  | VIEW       |
-        | spans          | BASE TABLE |
-        | trace_timeline | VIEW       |
-        | traces         | BASE TABLE |
-        +----------------+------------+"#]]
+        +------------------+------------+
+        | table_name       | table_type |
+        +------------------+------------+
+        | batches          | BASE TABLE |
+        | engine_samples   | BASE TABLE |
+        | evidence         | BASE TABLE |
+        | gpu_samples      | BASE TABLE |
+        | request_gpu_time | VIEW       |
+        | request_phases   | VIEW       |
+        | requests         | BASE TABLE |
+        | slow_requests    | VIEW       |
+        | spans            | BASE TABLE |
+        | trace_timeline   | VIEW       |
+        | traces           | BASE TABLE |
+        +------------------+------------+"#]]
     .assert_eq(&names);
     for sql in [
         "SHOW TABLES",
@@ -136,7 +138,7 @@ async fn an_almost_right_name_is_answered_with_the_right_one() {
         ("SELECT colour FROM spans", "double quotes"),
         (
             "SELECT * FROM span",
-            "there is no table `span`; the tables are engine_samples",
+            "there is no table `span`; the tables are batches",
         ),
         ("SELECT nothing(1)", "cannot be answered"),
         ("SELECT range(1, 100000000000)", "cannot be answered"),
