@@ -37,7 +37,9 @@ pub use device::Device;
 pub use engine::is_request_span;
 pub use error::{Error, Result};
 pub use explain::{
-    Cause, Cohort, Course, DeviceFact, EngineFact, EngineSample, Explanation, Fact, Facts, Hop, Hypothesis, Link, Neighbour, Part, Phase, PhaseTime, Role, SpanFact, Standing, Strength, explain,
+    BatchFact, BatchFacts, BatchSums, Cause, Cohort, Companion, Course, DeviceFact, EngineFact,
+    EngineSample, Explanation, Fact, Facts, Hop, Hypothesis, Link, Neighbour, Part, Phase,
+    PhaseTime, Role, SpanFact, Standing, Strength, explain,
 };
 pub use join::{KeptRequest, SampleIndex, Settings, Traffic, engine_key, evidence, interval};
 pub use placement::{Held, MissingLink, Observed, Placement, Placements, Pod, Ranks, Source};
