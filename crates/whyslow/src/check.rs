@@ -208,6 +208,7 @@ fn destinations(config: &config::Config) -> Vec<String> {
                 correlate.max_lateness,
                 placements.map_or(String::new(), |file| format!(" and `{file}`")),
             ));
+            lines.push(format!("  batches   {}", correlate.batches.describe()));
             lines.push(maintenance(&lake.maintenance));
         }
         None => lines.push("  store     nothing: the pipeline has no exporter `lake`".to_owned()),

@@ -16,6 +16,7 @@
 //!
 //! It must not know where the bytes of a span came from or how a table is written.
 
+mod batches;
 mod evidence;
 mod metrics;
 mod placed;
@@ -39,6 +40,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::config::{Correlate, LakeExporter};
+use batches::Batches;
 use evidence::Evidence;
 pub(crate) use metrics::Metrics;
 use rows::Rows;
@@ -73,10 +75,11 @@ const NAMES: [&str; 5] = [
 
 /// Writers behind them: a table, and what the app id of the writer ends with, so that it is another than that of a
 /// release.
-const BEHIND: [(&str, &str); 1] = [("evidence", "")];
+const BEHIND: [(&str, &str); 2] = [("evidence", ""), ("batches", "")];
 
 /// Places in [`BEHIND`].
 const EVIDENCE: usize = 0;
+const BATCHES: usize = 1;
 
 /// Rows of one release, from a stage behind.
 #[derive(Debug)]
@@ -98,6 +101,7 @@ pub(crate) struct Store {
     samples: Samples,
     running: Running,
     evidence: Evidence,
+    batches: Batches,
     clock: Clock,
     metrics: Arc<Metrics>,
     /// Sequence of the last release that was appended.
@@ -140,6 +144,7 @@ impl Store {
             samples: Samples::new(),
             running: Running::new(evidence::remembered_nanos(correlate)),
             evidence: Evidence::new(correlate, placements),
+            batches: Batches::new(&correlate.batches),
             clock,
             metrics: Arc::new(Metrics::default()),
             appended: 0,
@@ -153,7 +158,15 @@ impl Store {
     /// Notes in the folder of the log how far all tables are.
     pub(crate) fn noting_in(self, folder: &Path) -> Self {
         let told = Some(Told::new(folder, &self.app_id));
-        Self { told, ..self }
+        let now = self.now_unix_nano();
+        let committed = self.behind[BATCHES].committed();
+        let batches = self.batches;
+        let batches = batches.noting_in(folder, &self.app_id, committed, now);
+        Self {
+            told,
+            batches,
+            ..self
+        }
     }
 
     /// The highest sequence that every table is known to have.
@@ -228,6 +241,7 @@ impl Store {
         let mapped = self.samples.map(release);
         let mut built = self.rows.build(release, &mut self.running, now);
         let n_lost = built.n_lost.saturating_add(mapped.n_lost);
+        let n_lost = n_lost.saturating_add(self.batches.take(release, now));
         self.metrics.rows_lost.fetch_add(n_lost, Ordering::Relaxed);
         self.metrics.count_losses(&mapped.losses);
         let gpus: Vec<RecordBatch> = mapped.gpus.into_iter().map(target::compact).collect();
@@ -258,6 +272,10 @@ impl Store {
         let written =
             tokio::task::block_in_place(|| evidence.write(running, is_urgent, now_unix_nano));
         self.append_behind(EVIDENCE, written);
+        let batches = &mut self.batches;
+        let written = tokio::task::block_in_place(|| batches.write(is_urgent, now_unix_nano));
+        self.append_behind(BATCHES, written);
+        self.metrics.count_batches(self.batches.window());
         let n_waiting = self.evidence.n_waiting() as u64;
         self.metrics
             .evidence_waiting
@@ -320,7 +338,11 @@ impl Store {
     pub(crate) async fn commit_tables(&mut self) -> Option<Committed> {
         // Read first: what is appended while the other tables are committed waits for the next time.
         let stored = self.appended;
-        let behind = [self.evidence.appended()];
+        let behind = [self.evidence.appended(), self.batches.appended()];
+        if let Err(error) = tokio::task::block_in_place(|| self.batches.note()) {
+            self.fail(BEHIND[BATCHES].0, &error);
+            return None;
+        }
         let throughs = [stored; NAMES.len()].into_iter().chain(behind);
         let targets = self.targets.iter_mut().chain(&mut self.behind);
         for (target, through) in targets.zip(throughs) {
@@ -333,6 +355,7 @@ impl Store {
                 }
             }
         }
+        self.batches.committed(behind[BATCHES]);
         self.pause = None;
         self.waiting_since = None;
         Some(Committed {
@@ -341,7 +364,7 @@ impl Store {
         })
     }
 
-    fn fail(&mut self, table: &str, error: &lake::Error) {
+    fn fail(&mut self, table: &str, error: &dyn std::error::Error) {
         self.metrics.commit_failures.fetch_add(1, Ordering::Relaxed);
         let pause = self.pause.map_or(RETRY_FIRST, |pause| {
             pause.saturating_mul(2).min(RETRY_LONGEST)

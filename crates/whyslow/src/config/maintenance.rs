@@ -44,6 +44,8 @@ pub(crate) struct RetentionDays {
     pub(crate) engine_samples: u32,
     /// Default 30.
     pub(crate) evidence: u32,
+    /// Default 14.
+    pub(crate) batches: u32,
 }
 
 impl Default for Maintenance {
@@ -72,6 +74,7 @@ impl Default for RetentionDays {
             gpu_samples: days("gpu_samples"),
             engine_samples: days("engine_samples"),
             evidence: days("evidence"),
+            batches: days("batches"),
         }
     }
 }
@@ -86,6 +89,7 @@ impl RetentionDays {
             "gpu_samples" => self.gpu_samples,
             "engine_samples" => self.engine_samples,
             "evidence" => self.evidence,
+            "batches" => self.batches,
             _ => spec.retention_days,
         };
         (days > 0).then_some(days)

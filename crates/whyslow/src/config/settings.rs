@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{Config, Maintenance};
+use super::{Batches, Config, Maintenance};
 
 /// Level of the program's own log lines where nothing else is said.
 pub(super) const LOG_LEVEL: &str = "info";
@@ -69,6 +69,8 @@ pub(crate) struct Correlate {
     pub(crate) baseline: Duration,
     /// CSV or YAML file that says which pod holds which GPU, where exporters do not. Default: none.
     pub(crate) placements_file: Option<String>,
+    /// Scheduling steps of engines, and the shares of their time.
+    pub(crate) batches: Batches,
 }
 
 impl Default for Correlate {
@@ -78,6 +80,7 @@ impl Default for Correlate {
             nearest_sample_max: Duration::from_secs(60),
             baseline: Duration::from_secs(600),
             placements_file: None,
+            batches: Batches::default(),
         }
     }
 }
@@ -94,7 +97,7 @@ impl Correlate {
             Some((key, _)) => Err(format!(
                 "`{key}` must be at most `1h`: samples are remembered in memory"
             )),
-            None => Ok(()),
+            None => self.batches.validate(),
         }
     }
 }

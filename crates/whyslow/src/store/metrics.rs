@@ -21,6 +21,9 @@ pub(crate) struct Metrics {
     pub(super) commits: AtomicU64,
     pub(super) commit_failures: AtomicU64,
     pub(super) evidence_waiting: AtomicU64,
+    batches_waiting: AtomicU64,
+    batch_sightings_late: AtomicU64,
+    batch_sightings_untimed: AtomicU64,
     points_unmapped: [AtomicU64; LossReason::ALL.len()],
 }
 
@@ -35,6 +38,17 @@ impl Metrics {
             rows.fetch_add(n_rows, Ordering::Relaxed);
         }
         self.commits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_batches(&self, window: &correlate::BatchWindow) {
+        let numbers = [
+            (&self.batches_waiting, window.n_participants() as u64),
+            (&self.batch_sightings_late, window.n_late()),
+            (&self.batch_sightings_untimed, window.n_untimed()),
+        ];
+        for (cell, number) in numbers {
+            cell.store(number, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn count_losses(&self, losses: &Losses) {
@@ -82,6 +96,24 @@ impl Metrics {
                 "gauge",
                 "Kept requests that wait for GPU samples before their evidence is written.",
                 &self.evidence_waiting,
+            ),
+            (
+                "lake_batches_waiting",
+                "gauge",
+                "Participants of batches that are not written, because not all of them are known.",
+                &self.batches_waiting,
+            ),
+            (
+                "lake_batch_sightings_late_total",
+                "counter",
+                "What spans said of batches that were written before, or may have been.",
+                &self.batch_sightings_late,
+            ),
+            (
+                "lake_batch_sightings_untimed_total",
+                "counter",
+                "What spans said of batches at a time that cannot be.",
+                &self.batch_sightings_untimed,
             ),
         ];
         for (name, kind, help, value) in cells {
