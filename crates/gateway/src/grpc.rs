@@ -1,4 +1,5 @@
-//! OTLP/gRPC: the three unary `Export` methods, over the raw bytes of their messages.
+//! OTLP/gRPC: the three unary `Export` methods, over the raw bytes of their messages; and beside them the reports of
+//! `proto/whyslow/v1/reports.proto`, which are as much as that.
 //!
 //! The message framing is read here instead of by tonic's codec, for three reasons. A body takes bytes
 //! from the intake's budget while it arrives, which tonic would buffer whole before asking anybody. The
@@ -28,6 +29,7 @@ use crate::{
     body::{self, Compression},
     metrics::Transport,
     receive::{Accepted, Edge, Received},
+    record::Content,
     status::Refusal,
 };
 
@@ -69,7 +71,7 @@ impl GrpcReceiver {
 
     async fn receive(
         &self,
-        signal: Signal,
+        content: Content,
         headers: &HeaderMap,
         body: &mut Body,
     ) -> Result<Accepted, Refusal> {
@@ -88,7 +90,7 @@ impl GrpcReceiver {
         let encoding = Encoding::Protobuf;
         self.edge
             .export(Received {
-                signal,
+                content,
                 encoding,
                 compression,
                 bytes,
@@ -117,31 +119,32 @@ async fn export(State(receiver): State<Arc<GrpcReceiver>>, request: Request) -> 
         *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         return response;
     }
-    let signal = signal(head.uri.path());
-    let outcome = match (receiver.door.check(&head.headers), signal) {
+    let content = content(head.uri.path());
+    let outcome = match (receiver.door.check(&head.headers), content) {
         (Err(why), _) => Err(Refusal::Unauthenticated(why)),
         (Ok(()), None) => Err(Refusal::UnknownPath),
-        (Ok(()), Some(signal)) => receiver.receive(signal, &head.headers, &mut body).await,
+        (Ok(()), Some(content)) => receiver.receive(content, &head.headers, &mut body).await,
     };
-    if let Some(signal) = signal {
+    if let Some(content) = content {
         receiver
             .edge
-            .count_answer(Transport::Grpc, signal, &outcome);
+            .count_answer(Transport::Grpc, content, &outcome);
     }
-    match (outcome, signal) {
-        (Ok(accepted), Some(signal)) => success(signal, &accepted),
+    match (outcome, content) {
+        (Ok(accepted), Some(content)) => success(content, &accepted),
         (Err(refusal), _) => failure(&refusal),
         (Ok(_), None) => failure(&Refusal::UnknownPath),
     }
 }
 
-fn signal(path: &str) -> Option<Signal> {
-    match path {
-        "/opentelemetry.proto.collector.trace.v1.TraceService/Export" => Some(Signal::Traces),
-        "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export" => Some(Signal::Metrics),
-        "/opentelemetry.proto.collector.logs.v1.LogsService/Export" => Some(Signal::Logs),
-        _ => None,
-    }
+fn content(path: &str) -> Option<Content> {
+    let signal = match path {
+        "/opentelemetry.proto.collector.trace.v1.TraceService/Export" => Signal::Traces,
+        "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export" => Signal::Metrics,
+        "/opentelemetry.proto.collector.logs.v1.LogsService/Export" => Signal::Logs,
+        _ => return reports::Kind::of_method(path).map(Content::Report),
+    };
+    Some(signal.into())
 }
 
 fn is_grpc(headers: &HeaderMap) -> bool {
@@ -179,10 +182,15 @@ fn unframe(framed: Bytes, announced: Compression) -> Result<(Compression, Bytes)
     Ok((compression, framed.slice(FRAME_HEADER_BYTES..)))
 }
 
-fn success(signal: Signal, accepted: &Accepted) -> Response {
+fn success(content: Content, accepted: &Accepted) -> Response {
     let message = accepted.message.as_deref();
-    let reply =
-        otlp::reply::export_response(signal, Encoding::Protobuf, accepted.n_rejected, message);
+    let reply = match content {
+        Content::Export(signal) => {
+            otlp::reply::export_response(signal, Encoding::Protobuf, accepted.n_rejected, message)
+        }
+        // An empty message: all of it was taken.
+        Content::Report(_) => Vec::new(),
+    };
     let mut framed = BytesMut::with_capacity(FRAME_HEADER_BYTES.saturating_add(reply.len()));
     framed.put_u8(0);
     // A reply is bounded far below 4 GiB by `otlp::reply`.

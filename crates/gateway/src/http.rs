@@ -89,7 +89,7 @@ impl HttpReceiver {
         let limit_bytes = self.limit_bytes;
         self.edge
             .export(Received {
-                signal,
+                content: signal.into(),
                 encoding,
                 compression,
                 bytes,
@@ -156,7 +156,7 @@ async fn export(State(receiver): State<Arc<HttpReceiver>>, request: Request) -> 
     if let Some(signal) = signal {
         receiver
             .edge
-            .count_answer(Transport::Http, signal, &outcome);
+            .count_answer(Transport::Http, signal.into(), &outcome);
     }
     if outcome.is_err() && head.version < Version::HTTP_2 {
         let is_waiting = head.headers.contains_key(header::EXPECT);

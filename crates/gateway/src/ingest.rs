@@ -10,7 +10,7 @@
 //! 3. Every span holds its segment until its release is committed; then whole segments are deleted. Undecided spans
 //!    that keep a segment almost alone are carried forward.
 //!
-//! Metrics are not decided: the next release carries them (`side_lane`).
+//! Metrics and reports are not decided: the next release carries them (`side_lane`).
 //!
 //! Every input but a request settles the group first, so that the order of observations and decisions is the
 //! order of their records in the log, and a replay (`recovery`) decides what was decided.
@@ -43,7 +43,7 @@ use crate::{
     error::Result,
     holds::{Holds, SegmentCounts},
     metrics::{self, Amount, LossReason, Metrics},
-    record::{self, LateSpan, SpanWindow},
+    record::{self, Content, LateSpan, SpanWindow},
     release::Plan,
     status::Refusal,
 };
@@ -68,11 +68,11 @@ const GROUP_REQUESTS_MAX: usize = 512;
 /// A checked export that waits for its place in the log.
 #[derive(Debug)]
 pub(crate) struct Request {
-    pub(crate) signal: Signal,
+    pub(crate) content: Content,
     pub(crate) received_unix_nano: u64,
-    /// The protobuf export request, checked.
+    /// The protobuf request, checked.
     pub(crate) body: Bytes,
-    /// Accepted spans, points or log records in it.
+    /// Accepted spans, points, log records or entries in it.
     pub(crate) n_items: u64,
     /// Covers the body until it is indexed.
     pub(crate) permit: Permit,
@@ -132,7 +132,7 @@ pub(crate) struct Settings {
     pub(crate) is_request: IsRequest,
     /// Are there exporters, for which kept spans are listed in the log?
     pub(crate) is_exporting: bool,
-    /// Are there tables, for which releases carry metrics?
+    /// Are there tables, for which releases carry metrics and reports?
     pub(crate) is_storing: bool,
 }
 
@@ -150,7 +150,7 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     group_bytes: usize,
     /// Of undecided and of late spans that no decision record names.
     pending: Holds,
-    /// Of decided spans and of metrics, until their release is committed.
+    /// Of decided spans, metrics and reports, until their release is committed.
     decided: Holds,
     /// Decided, but the disk had no room for the decision yet.
     unrecorded: Vec<Decided>,
@@ -158,7 +158,7 @@ pub(crate) struct Ingest<D: Disk = RealDisk> {
     late: Vec<LateSpan>,
     /// Copies of decided spans for the next decision record.
     duplicates: Vec<SpanHandle>,
-    /// Metrics for the next decision record.
+    /// Metrics and reports for the next decision record.
     side_lane: SideLane,
     /// The sampler has more to decide than one release takes.
     is_behind: bool,
@@ -312,7 +312,7 @@ impl<D: Disk> Ingest<D> {
         let mut appended = Vec::with_capacity(self.group.len());
         for (position, request) in self.group.drain(..) {
             let Request {
-                signal,
+                content,
                 received_unix_nano,
                 body,
                 n_items,
@@ -320,9 +320,9 @@ impl<D: Disk> Ingest<D> {
                 reply,
             } = request;
             if position < in_log {
-                self.metrics.count_appended(signal, n_items, body.len());
+                self.metrics.count_appended(content, n_items, body.len());
                 effects(Effect::Reply(reply, Ok(())));
-                appended.push((position, signal, received_unix_nano, body, n_items, permit));
+                appended.push((position, content, received_unix_nano, body, n_items, permit));
             } else {
                 let refusal = outcome.as_ref().err().map_or(Refusal::Unavailable, refusal);
                 effects(Effect::Reply(reply, Err(refusal)));
@@ -330,17 +330,19 @@ impl<D: Disk> Ingest<D> {
         }
         let before = self.sampler.stats();
         let mut received = Amount::default();
-        for (position, signal, received_unix_nano, body, n_items, permit) in appended {
-            match signal {
-                Signal::Traces => {
+        for (position, content, received_unix_nano, body, n_items, permit) in appended {
+            match content {
+                Content::Export(Signal::Traces) => {
                     let indexed = self.index(position, received_unix_nano, &body, Source::Sender);
                     received.n_spans = received.n_spans.saturating_add(indexed.n_spans);
                     received.n_bytes = received.n_bytes.saturating_add(indexed.n_bytes);
                 }
-                Signal::Metrics => self.take_metrics(position, n_items, body.len()),
-                Signal::Logs => {
+                Content::Export(Signal::Metrics) | Content::Report(_) => {
+                    self.take_aside(content, position, n_items, body.len());
+                }
+                Content::Export(Signal::Logs) => {
                     self.metrics
-                        .count_lost(signal, LossReason::NoConsumer, n_items);
+                        .count_lost(content, LossReason::NoConsumer, n_items);
                 }
             }
             drop(permit);
@@ -370,7 +372,7 @@ impl<D: Disk> Ingest<D> {
     }
 
     fn append(&mut self, request: Request, effects: &mut Effects<'_, D>) {
-        let header = record::export_header(request.signal, request.received_unix_nano);
+        let header = record::content_header(request.content, request.received_unix_nano);
         match self.wal.append(&[&header, &request.body]) {
             Ok(position) => {
                 self.group_bytes = self.group_bytes.saturating_add(request.body.len());

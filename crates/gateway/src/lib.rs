@@ -3,7 +3,7 @@
 //!
 //! The route, in the order of the modules: `server` accepts connections and `connection` serves each, `grpc` and `http` read bodies
 //! (`body`, `admission`) into the shared edge (`receive`), which checks them and hands them to the intake
-//! core (`ingest`). The core appends, acknowledges, indexes, decides; `release` reads decided traces back
+//! core (`ingest`); reports of placements and batches come in beside OTLP by gRPC. The core appends, acknowledges, indexes, decides; `release` reads decided traces back
 //! from the log. [`scrape`] asks exporters and engines, and hands what they say to the same edge. `status` says what a sender is told, `record` what the log holds, `metrics` what
 //! operators see.
 //!
@@ -57,5 +57,5 @@ pub use crate::{
     ingest::{IsRequest, Reloaded},
     metrics::{Amount, Conservation, Metrics, Points},
     progress::Progress,
-    release::{Record, Release, ReleasedLate, ReleasedSpan, ReleasedTrace},
+    release::{Record, Release, ReleasedLate, ReleasedSpan, ReleasedTrace, Report},
 };

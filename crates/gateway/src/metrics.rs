@@ -4,9 +4,11 @@
 //! `received + recovered = sampled + not sampled + dropped + late + duplicate + pending`, where late spans and
 //! copies belong to no new trace. [`Metrics::conservation`] gives the terms; it is exact while the ingest thread is idle, and
 //! off by at most the inputs at work otherwise. What was refused or rejected is outside of it: its sender
-//! was told. Of metric points, `received + recovered = released + pending + lost for want of a consumer`.
+//! was told. Of metric points and of entries of reports,
+//! `received + recovered = released + pending + lost for want of a consumer`.
 
 mod collector;
+mod lane;
 mod render;
 mod text;
 
@@ -25,11 +27,15 @@ use transport::HandshakeFailures;
 
 use crate::{
     export::Exporting,
+    record::Content,
     scrape::Scraping,
     status::{Refusal, RefusedReason},
 };
 
-pub(crate) use self::text::Text;
+pub use self::lane::Points;
+pub(crate) use self::{lane::Lane, text::Text};
+
+use self::lane::Reporting;
 
 /// How an export came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,30 +134,6 @@ impl Conservation {
     }
 }
 
-/// Where the metric points that came in are now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Points {
-    /// Accepted from the network since the start.
-    pub received: u64,
-    /// Found in the log at the start, in no release.
-    pub recovered: u64,
-    /// In releases.
-    pub released: u64,
-    /// For the next release.
-    pub pending: u64,
-    /// Where there are no tables.
-    pub no_consumer: u64,
-}
-
-impl Points {
-    /// Does everything that came in stand in exactly one place?
-    pub const fn is_conserved(&self) -> bool {
-        let came = self.received.saturating_add(self.recovered);
-        let is = self.released.saturating_add(self.pending);
-        came == is.saturating_add(self.no_consumer)
-    }
-}
-
 /// An [`Amount`] that grows (or, for pending, is set).
 #[derive(Debug, Default)]
 pub(crate) struct AmountCell {
@@ -214,9 +196,8 @@ pub struct Metrics {
     /// Names of the policies and what they have said, in file order.
     policies: Mutex<Vec<(Box<str>, PolicyCounts)>>,
     pub(crate) released_spans: AtomicU64,
-    pub(crate) points_recovered: AtomicU64,
-    pub(crate) points_released: AtomicU64,
-    pub(crate) points_pending: AtomicU64,
+    points: Lane,
+    reporting: Reporting,
     pub(crate) release_backlog_spans: AtomicU64,
     pub(crate) release_sequence: AtomicU64,
     pub(crate) committed_sequence: AtomicU64,
@@ -270,10 +251,21 @@ impl Metrics {
         let lost = &self.items_lost[signal_idx(Signal::Metrics)];
         Points {
             received: self.n_items_received(Signal::Metrics),
-            recovered: load(&self.points_recovered),
-            released: load(&self.points_released),
-            pending: load(&self.points_pending),
             no_consumer: load(&lost[LossReason::NoConsumer as usize]),
+            ..self.points.points()
+        }
+    }
+
+    /// Entries of reports: where those are that came in.
+    pub fn report_entries(&self) -> Points {
+        self.reporting.entries()
+    }
+
+    /// What counts the metric points, or the entries of reports, on their way to a release.
+    pub(crate) fn lane(&self, content: Content) -> &Lane {
+        match content {
+            Content::Export(_) => &self.points,
+            Content::Report(kind) => self.reporting.lane(kind),
         }
     }
 
@@ -282,10 +274,10 @@ impl Metrics {
         self.items_received[signal_idx(signal)].load(Ordering::Relaxed)
     }
 
-    pub(crate) fn count_export(
+    pub(crate) fn count_answer(
         &self,
         transport: Transport,
-        signal: Signal,
+        content: Content,
         outcome: Result<(), &Refusal>,
     ) {
         let code = match outcome {
@@ -295,10 +287,13 @@ impl Metrics {
                 refusal.outward().grpc
             }
         };
-        add(
-            &self.exports[transport as usize][signal_idx(signal)][code as usize],
-            1,
-        );
+        match content {
+            Content::Export(signal) => add(
+                &self.exports[transport as usize][signal_idx(signal)][code as usize],
+                1,
+            ),
+            Content::Report(kind) => self.reporting.count_answer(kind, code),
+        }
     }
 
     /// Failed TLS handshakes of one listener.
@@ -306,27 +301,40 @@ impl Metrics {
         &self.handshakes_failed[transport as usize]
     }
 
-    pub(crate) fn count_checked(&self, signal: Signal, checked: &Checked) {
-        add(&self.items_rejected[signal_idx(signal)], checked.n_rejected);
+    /// A report is taken as a whole or not at all.
+    pub(crate) fn count_checked(&self, content: Content, checked: &Checked) {
+        if let Content::Export(signal) = content {
+            add(&self.items_rejected[signal_idx(signal)], checked.n_rejected);
+        }
     }
 
-    pub(crate) fn count_refused_items(&self, signal: Signal, reason: RefusedReason, n_items: u64) {
-        add(
-            &self.items_refused[signal_idx(signal)][reason as usize],
-            n_items,
-        );
+    pub(crate) fn count_refused_items(
+        &self,
+        content: Content,
+        reason: RefusedReason,
+        n_items: u64,
+    ) {
+        let refused = match content {
+            Content::Export(signal) => &self.items_refused[signal_idx(signal)],
+            Content::Report(kind) => self.reporting.refused(kind),
+        };
+        add(&refused[reason as usize], n_items);
     }
 
-    pub(crate) fn count_appended(&self, signal: Signal, n_items: u64, n_body_bytes: usize) {
-        add(&self.items_received[signal_idx(signal)], n_items);
+    pub(crate) fn count_appended(&self, content: Content, n_items: u64, n_body_bytes: usize) {
+        match content {
+            Content::Export(signal) => add(&self.items_received[signal_idx(signal)], n_items),
+            Content::Report(kind) => self.reporting.count_received(kind, n_items),
+        }
         add(&self.body_bytes, n_body_bytes as u64);
     }
 
-    pub(crate) fn count_lost(&self, signal: Signal, reason: LossReason, n_items: u64) {
-        add(
-            &self.items_lost[signal_idx(signal)][reason as usize],
-            n_items,
-        );
+    pub(crate) fn count_lost(&self, content: Content, reason: LossReason, n_items: u64) {
+        let lost = match content {
+            Content::Export(signal) => &self.items_lost[signal_idx(signal)],
+            Content::Report(kind) => self.reporting.lost(kind),
+        };
+        add(&lost[reason as usize], n_items);
     }
 
     pub(crate) fn count_received(&self, amount: Amount) {

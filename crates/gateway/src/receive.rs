@@ -1,4 +1,4 @@
-//! The edge that gRPC and HTTP share: from the bytes of a body to an acknowledged export.
+//! The edge that gRPC and HTTP share: from the bytes of a body to an acknowledged export or report.
 //!
 //! Inflating, JSON and the check of every byte happen on the connection's task, so that they use all cores
 //! and the ingest thread only appends and indexes. Bodies that take longer than a task may hold its
@@ -7,7 +7,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use otlp::{export::Signal, reply::Encoding};
+use otlp::{
+    export::{Checked, Limits, Signal},
+    reply::Encoding,
+};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
@@ -16,7 +19,7 @@ use crate::{
     clock::Clock,
     ingest::{Input, Request},
     metrics::{Metrics, Transport},
-    record::SpanWindow,
+    record::{Content, SpanWindow},
     status::Refusal,
 };
 
@@ -39,7 +42,7 @@ pub(crate) struct Edge {
 
 /// A body as it came from the network, within its limit.
 pub(crate) struct Received {
-    pub(crate) signal: Signal,
+    pub(crate) content: Content,
     pub(crate) encoding: Encoding,
     pub(crate) compression: Compression,
     pub(crate) bytes: Bytes,
@@ -60,15 +63,15 @@ pub(crate) struct Accepted {
 struct Prepared {
     body: Bytes,
     permit: Permit,
-    checked: otlp::export::Checked,
+    checked: Checked,
 }
 
 impl Edge {
-    /// Takes one export: in the log when this returns `Ok`.
+    /// Takes one export or report: in the log when this returns `Ok`.
     pub(crate) async fn export(&self, received: Received) -> Result<Accepted, Refusal> {
         let received_unix_nano = self.clock.unix_nano();
         let limits = self.window.limits(received_unix_nano);
-        let signal = received.signal;
+        let content = received.content;
         let Prepared {
             body,
             permit,
@@ -80,7 +83,7 @@ impl Edge {
         } else {
             prepare(received, &limits)?
         };
-        self.metrics.count_checked(signal, &checked);
+        self.metrics.count_checked(content, &checked);
         let accepted = Accepted {
             n_rejected: checked.n_rejected,
             message: checked.message,
@@ -92,7 +95,7 @@ impl Edge {
         let (reply, replied) = oneshot::channel();
         let n_items = checked.n_items;
         let request = Request {
-            signal,
+            content,
             received_unix_nano,
             body,
             n_items,
@@ -105,20 +108,20 @@ impl Edge {
         };
         if let Err(refusal) = &outcome {
             self.metrics
-                .count_refused_items(signal, refusal.reason(), n_items);
+                .count_refused_items(content, refusal.reason(), n_items);
         }
         outcome.map(|()| accepted)
     }
 
-    /// Counts the answer of one export.
+    /// Counts the answer of one export or report.
     pub(crate) fn count_answer(
         &self,
         transport: Transport,
-        signal: Signal,
+        content: Content,
         outcome: &Result<Accepted, Refusal>,
     ) {
         self.metrics
-            .count_export(transport, signal, outcome.as_ref().map(|_| ()));
+            .count_answer(transport, content, outcome.as_ref().map(|_| ()));
     }
 }
 
@@ -134,9 +137,9 @@ fn is_costly(received: &Received) -> bool {
 }
 
 /// Inflates, converts and checks.
-fn prepare(received: Received, limits: &otlp::export::Limits) -> Result<Prepared, Refusal> {
+fn prepare(received: Received, limits: &Limits) -> Result<Prepared, Refusal> {
     let Received {
-        signal,
+        content,
         encoding,
         compression,
         bytes,
@@ -144,24 +147,44 @@ fn prepare(received: Received, limits: &otlp::export::Limits) -> Result<Prepared
         limit_bytes,
     } = received;
     let bytes = body::inflate(compression, bytes, limit_bytes, &mut permit)?;
-    let body = match encoding {
-        Encoding::Protobuf => bytes,
-        Encoding::Json => {
-            let body =
-                otlp::json::to_protobuf(signal, &bytes, limits).map_err(Refusal::Malformed)?;
-            // Packed numbers can be larger in protobuf than in JSON.
-            if body.len() as u64 > limit_bytes {
-                return Err(Refusal::TooLarge { limit_bytes });
-            }
-            permit.grow(body.len())?;
-            permit.shrink_to(body.len());
-            Bytes::from(body)
+    let (body, checked) = match content {
+        Content::Export(signal) => {
+            let body = match encoding {
+                Encoding::Protobuf => bytes,
+                Encoding::Json => of_json(signal, &bytes, limits, limit_bytes, &mut permit)?,
+            };
+            let checked = otlp::export::check(signal, &body, limits).map_err(Refusal::Malformed)?;
+            (body, checked)
+        }
+        Content::Report(kind) => {
+            let checked = reports::check(kind, &bytes).map_err(Refusal::BadReport)?;
+            let checked = Checked {
+                n_items: checked.n_entries,
+                ..Checked::default()
+            };
+            (bytes, checked)
         }
     };
-    let checked = otlp::export::check(signal, &body, limits).map_err(Refusal::Malformed)?;
     Ok(Prepared {
         body,
         permit,
         checked,
     })
+}
+
+fn of_json(
+    signal: Signal,
+    json: &[u8],
+    limits: &Limits,
+    limit_bytes: u64,
+    permit: &mut Permit,
+) -> Result<Bytes, Refusal> {
+    let body = otlp::json::to_protobuf(signal, json, limits).map_err(Refusal::Malformed)?;
+    // Packed numbers can be larger in protobuf than in JSON.
+    if body.len() as u64 > limit_bytes {
+        return Err(Refusal::TooLarge { limit_bytes });
+    }
+    permit.grow(body.len())?;
+    permit.shrink_to(body.len());
+    Ok(Bytes::from(body))
 }

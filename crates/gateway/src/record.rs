@@ -8,6 +8,10 @@
 //!           received_unix_nano u64
 //!           body: the protobuf export request as it arrived, uncompressed, to the end of the record
 //!
+//! report    kind u8 (8 placements, 9 batches)
+//!           received_unix_nano u64
+//!           body: the protobuf request of `whyslow.v1`, uncompressed, to the end of the record
+//!
 //! carried   kind u8 (5)             undecided spans of an older record, which may be deleted with its segment
 //!           received_unix_nano u64  as there
 //!           body: a protobuf export request of these spans, to the end of the record
@@ -37,7 +41,7 @@
 //!             flags u8: 1 it describes a request, 2 its `th` is erased
 //!           n_duplicates u32        copies of spans of decided traces
 //!             position u64, offset u32
-//!           n_metrics u32           exports of metrics that the release carries
+//!           n_side_lane u32         exports of metrics and reports that the release carries
 //!             position u64
 //! ```
 //!
@@ -47,9 +51,10 @@
 //!
 //! Decided: a late span stands in the record by its handle, sampled or not. On replay the decision it
 //! followed may be gone with its segment, and without the handle it would start a trace of its own. The same
-//! holds for a copy of a span of a decided trace, and for metrics: each is in exactly one release.
+//! holds for a copy of a span of a decided trace, for metrics and for reports: each is in exactly one release.
 
 mod kept;
+mod reader;
 
 use std::{sync::Arc, time::Duration};
 
@@ -57,8 +62,10 @@ use otlp::{
     TraceId,
     export::{Limits, Signal, TimeWindow},
 };
-use sampler::{Decision, SpanHandle, Threshold, ThresholdChange, Trigger};
+use sampler::{Decision, SpanHandle, ThresholdChange, Trigger};
 use wal::Position;
+
+use self::reader::Reader;
 
 pub(crate) use self::kept::{KEPT_PER_RECORD_MAX, Kept, KeptSpan};
 
@@ -69,6 +76,8 @@ const KIND_DECISION: u8 = 4;
 const KIND_CARRIED: u8 = 5;
 const KIND_SEQUENCE: u8 = 6;
 const KIND_KEPT: u8 = 7;
+const KIND_PLACEMENTS: u8 = 8;
+const KIND_BATCHES: u8 = 9;
 const NO_POLICY: u16 = u16::MAX;
 
 const HAS_ADJUSTED_COUNT: u8 = 1;
@@ -100,12 +109,30 @@ impl SpanWindow {
     }
 }
 
-/// The first bytes of an export's record.
-pub(crate) fn export_header(signal: Signal, received_unix_nano: u64) -> [u8; EXPORT_HEADER_BYTES] {
-    let kind = match signal {
-        Signal::Traces => 1,
-        Signal::Metrics => 2,
-        Signal::Logs => 3,
+/// What comes in and is appended as it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    Export(Signal),
+    Report(reports::Kind),
+}
+
+impl From<Signal> for Content {
+    fn from(signal: Signal) -> Content {
+        Content::Export(signal)
+    }
+}
+
+/// The first bytes of the record of an export or a report.
+pub(crate) fn content_header(
+    content: Content,
+    received_unix_nano: u64,
+) -> [u8; EXPORT_HEADER_BYTES] {
+    let kind = match content {
+        Content::Export(Signal::Traces) => 1,
+        Content::Export(Signal::Metrics) => 2,
+        Content::Export(Signal::Logs) => 3,
+        Content::Report(reports::Kind::Placements) => KIND_PLACEMENTS,
+        Content::Report(reports::Kind::Batches) => KIND_BATCHES,
     };
     header(kind, received_unix_nano)
 }
@@ -129,8 +156,8 @@ fn header(kind: u8, received_unix_nano: u64) -> [u8; EXPORT_HEADER_BYTES] {
 /// A record, read back.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Record<'a> {
-    Export {
-        signal: Signal,
+    Content {
+        content: Content,
         received_unix_nano: u64,
         body: &'a [u8],
     },
@@ -154,8 +181,8 @@ pub(crate) struct DecisionRecord {
     pub(crate) late: Vec<LateSpan>,
     /// Copies of spans that were decided before, or came late before.
     pub(crate) duplicates: Vec<SpanHandle>,
-    /// Exports of metrics that the release carries, in the order of the log.
-    pub(crate) metrics: Vec<Position>,
+    /// Exports of metrics and reports that the release carries, in the order of the log.
+    pub(crate) side_lane: Vec<Position>,
 }
 
 /// The decision on one trace.
@@ -200,10 +227,12 @@ impl<'a> Record<'a> {
     /// Reads a record; what is wrong with it otherwise.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Record<'a>, &'static str> {
         let mut reader = Reader { bytes };
-        let signal = match reader.u8()? {
-            1 => Signal::Traces,
-            2 => Signal::Metrics,
-            3 => Signal::Logs,
+        let content = match reader.u8()? {
+            1 => Content::Export(Signal::Traces),
+            2 => Content::Export(Signal::Metrics),
+            3 => Content::Export(Signal::Logs),
+            KIND_PLACEMENTS => Content::Report(reports::Kind::Placements),
+            KIND_BATCHES => Content::Report(reports::Kind::Batches),
             KIND_DECISION => return DecisionRecord::read(reader).map(Record::Decision),
             KIND_KEPT => return Kept::read(reader).map(Record::Kept),
             KIND_CARRIED => {
@@ -224,8 +253,8 @@ impl<'a> Record<'a> {
             _ => return Err("is of an unknown kind"),
         };
         let received_unix_nano = u64::from_le_bytes(reader.array()?);
-        Ok(Record::Export {
-            signal,
+        Ok(Record::Content {
+            content,
             received_unix_nano,
             body: reader.bytes,
         })
@@ -297,8 +326,8 @@ impl DecisionRecord {
             out.extend(handle.position.to_le_bytes());
             out.extend(handle.offset.to_le_bytes());
         }
-        out.extend(count(self.metrics.len()));
-        for position in &self.metrics {
+        out.extend(count(self.side_lane.len()));
+        for position in &self.side_lane {
             out.extend(position.as_u64().to_le_bytes());
         }
     }
@@ -364,7 +393,7 @@ impl DecisionRecord {
         }
         for _ in 0..u32::from_le_bytes(reader.array()?) {
             let position = u64::from_le_bytes(reader.array()?);
-            record.metrics.push(Position::from_u64(position));
+            record.side_lane.push(Position::from_u64(position));
         }
         if reader.bytes.is_empty() {
             Ok(record)
@@ -443,52 +472,6 @@ fn trigger(code: u8) -> Result<Trigger, &'static str> {
     all.into_iter()
         .find(|trigger| trigger_code(*trigger) == code)
         .ok_or("holds an unknown trigger")
-}
-
-/// Takes values off the front of a record.
-struct Reader<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, n_bytes: usize) -> Result<&'a [u8], &'static str> {
-        let (taken, rest) = self.bytes.split_at_checked(n_bytes).ok_or("is cut short")?;
-        self.bytes = rest;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], &'static str> {
-        let (taken, rest) = self.bytes.split_first_chunk().ok_or("is cut short")?;
-        self.bytes = rest;
-        Ok(*taken)
-    }
-
-    fn u8(&mut self) -> Result<u8, &'static str> {
-        self.array().map(|[byte]| byte)
-    }
-
-    fn handle(&mut self) -> Result<SpanHandle, &'static str> {
-        let position = u64::from_le_bytes(self.array()?);
-        let offset = u32::from_le_bytes(self.array()?);
-        Ok(SpanHandle { position, offset })
-    }
-
-    /// What follows these flags.
-    fn threshold(&mut self, flags: u8) -> Result<ThresholdChange, &'static str> {
-        match flags {
-            0 => Ok(ThresholdChange::Unchanged),
-            RAISES_THRESHOLD => {
-                let bits = u64::from_le_bytes(self.array()?);
-                Ok(ThresholdChange::RaisedTo(Threshold::from_bits(bits)))
-            }
-            ERASES_THRESHOLD => Ok(ThresholdChange::Erased),
-            _ => Err("holds unknown flags"),
-        }
-    }
-
-    fn trace_id(&mut self) -> Result<TraceId, &'static str> {
-        TraceId::from_slice(self.take(16)?).map_err(|_| "holds an invalid trace id")
-    }
 }
 
 #[cfg(test)]

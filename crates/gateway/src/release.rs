@@ -6,13 +6,17 @@
 
 use std::{ops::Range, sync::Arc};
 
-use otlp::{TraceId, export::SpanAt, span::SpanSummary};
+use otlp::{
+    TraceId,
+    export::{Signal, SpanAt},
+    span::SpanSummary,
+};
 use sampler::{Decision, PendingSpan, SpanHandle, ThresholdChange, TraceSummary, Trigger};
 use wal::{Disk, Position, RealDisk};
 
 use crate::{
     error::{Error, Result},
-    record::{self, EXPORT_HEADER_BYTES, LateSpan},
+    record::{self, Content, EXPORT_HEADER_BYTES, LateSpan},
 };
 
 /// What one decision record decided. Its rows are stored together or, after a restart, skipped together.
@@ -28,6 +32,8 @@ pub struct Release {
     pub late: Vec<ReleasedLate>,
     /// Exports of metrics that came since the release before, in order of arrival. Nothing else may be in a release.
     pub metrics: Vec<Record>,
+    /// The same of reports.
+    pub reports: Vec<Report>,
 }
 
 /// A decided trace.
@@ -66,17 +72,26 @@ pub struct ReleasedLate {
     pub span: ReleasedSpan,
 }
 
-/// An export of the log, shared by the spans that it carried, or one of metrics.
+/// A report of placements or batches.
+#[derive(Debug)]
+pub struct Report {
+    /// What it reports: how its body is read.
+    pub kind: reports::Kind,
+    /// The request, protobuf, checked when it was received.
+    pub record: Record,
+}
+
+/// An export of the log, shared by the spans that it carried, or one of metrics; or a report.
 #[derive(Debug)]
 pub struct Record {
-    /// The record as stored: the body behind its header.
+    /// As stored: the body behind its header.
     bytes: Vec<u8>,
-    /// When the export was received, nanoseconds since 1970.
+    /// When it was received, nanoseconds since 1970.
     pub received_unix_nano: u64,
 }
 
 impl Record {
-    /// The export request, protobuf.
+    /// The request, protobuf.
     pub fn body(&self) -> &[u8] {
         self.bytes.get(EXPORT_HEADER_BYTES..).unwrap_or_default()
     }
@@ -169,7 +184,8 @@ pub(crate) struct Plan {
     pub(crate) decided_unix_nano: u64,
     pub(crate) traces: Vec<PlannedTrace>,
     pub(crate) late: Vec<LateSpan>,
-    pub(crate) metrics: Vec<Position>,
+    /// Exports of metrics and reports.
+    pub(crate) side_lane: Vec<Position>,
     /// For the exporters.
     pub(crate) kept: Option<KeptList>,
 }
@@ -249,9 +265,7 @@ impl<D: Disk> Releaser<D> {
             want(late.handle, late.is_request, false, late.threshold());
         }
         let mut spans = self.read(wanted)?.into_iter();
-        let metrics = plan.metrics.iter();
-        let metrics = metrics.map(|position| self.read_record(*position));
-        let metrics = metrics.collect::<Result<Vec<_>>>()?;
+        let (metrics, reports) = self.read_aside(&plan.side_lane)?;
 
         let mut decided = Vec::with_capacity(plan.traces.len());
         for trace in plan.traces {
@@ -286,6 +300,7 @@ impl<D: Disk> Releaser<D> {
             decided,
             late,
             metrics,
+            reports,
         })
     }
 
@@ -332,7 +347,22 @@ impl<D: Disk> Releaser<D> {
         Ok(found.into_iter().map(|(_, span)| span).collect())
     }
 
+    fn read_aside(&self, positions: &[Position]) -> Result<(Vec<Record>, Vec<Report>)> {
+        let (mut metrics, mut reports) = (Vec::new(), Vec::new());
+        for position in positions {
+            match self.read_content(*position)? {
+                (Content::Report(kind), record) => reports.push(Report { kind, record }),
+                (Content::Export(_), record) => metrics.push(record),
+            }
+        }
+        Ok((metrics, reports))
+    }
+
     pub(crate) fn read_record(&self, position: Position) -> Result<Record> {
+        self.read_content(position).map(|(_, record)| record)
+    }
+
+    fn read_content(&self, position: Position) -> Result<(Content, Record)> {
         let mut bytes = Vec::new();
         self.reader
             .read(position, &mut bytes)
@@ -340,25 +370,29 @@ impl<D: Disk> Releaser<D> {
                 operation: "read a span back from",
                 source,
             })?;
-        match record::Record::read(&bytes) {
-            Ok(
-                record::Record::Export {
-                    received_unix_nano, ..
-                }
-                | record::Record::Carried {
-                    received_unix_nano, ..
-                },
-            ) => Ok(Record {
-                bytes,
+        let (content, received_unix_nano) = match record::Record::read(&bytes) {
+            Ok(record::Record::Content {
+                content,
                 received_unix_nano,
-            }),
+                ..
+            }) => (content, received_unix_nano),
+            Ok(record::Record::Carried {
+                received_unix_nano, ..
+            }) => (Content::Export(Signal::Traces), received_unix_nano),
             Ok(
                 record::Record::Decision(_) | record::Record::Sequence(_) | record::Record::Kept(_),
-            ) => Err(Error::Record {
-                position,
-                problem: "is a decision where an export was indexed",
-            }),
-            Err(problem) => Err(Error::Record { position, problem }),
-        }
+            ) => {
+                return Err(Error::Record {
+                    position,
+                    problem: "is a decision where an export was indexed",
+                });
+            }
+            Err(problem) => return Err(Error::Record { position, problem }),
+        };
+        let record = Record {
+            bytes,
+            received_unix_nano,
+        };
+        Ok((content, record))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | refusal | gRPC | HTTP | retry |
 //! | --- | --- | --- | --- |
-//! | malformed, bad compression | `INVALID_ARGUMENT` | 400 | no |
+//! | malformed, bad report, bad compression | `INVALID_ARGUMENT` | 400 | no |
 //! | bad gRPC framing | `INTERNAL` | 400 | no |
 //! | too large, before or after inflating | `RESOURCE_EXHAUSTED` without `RetryInfo` | 413 | no |
 //! | media type or encoding not known | `UNIMPLEMENTED` | 415 | no |
@@ -35,6 +35,8 @@ pub(crate) enum Refusal {
     Unauthenticated(Unauthenticated),
     /// The bytes are not an export request of this signal.
     Malformed(otlp::Error),
+    /// An entry of a report cannot be used.
+    BadReport(reports::Error),
     /// The compressed body cannot be inflated.
     BadCompression(std::io::Error),
     /// The gRPC message framing is wrong.
@@ -89,7 +91,7 @@ impl Refusal {
     pub(crate) fn outward(&self) -> Outward {
         let (grpc, http, retry_after) = match self {
             Refusal::Unauthenticated(_) => (Code::Unauthenticated, StatusCode::UNAUTHORIZED, None),
-            Refusal::Malformed(_) | Refusal::BadCompression(_) => {
+            Refusal::Malformed(_) | Refusal::BadReport(_) | Refusal::BadCompression(_) => {
                 (Code::InvalidArgument, StatusCode::BAD_REQUEST, None)
             }
             Refusal::BadFrame(_) => (Code::Internal, StatusCode::BAD_REQUEST, None),
@@ -132,9 +134,10 @@ impl Refusal {
     pub(crate) fn reason(&self) -> RefusedReason {
         match self {
             Refusal::Unauthenticated(_) => RefusedReason::Unauthenticated,
-            Refusal::Malformed(_) | Refusal::BadCompression(_) | Refusal::BadFrame(_) => {
-                RefusedReason::Malformed
-            }
+            Refusal::Malformed(_)
+            | Refusal::BadReport(_)
+            | Refusal::BadCompression(_)
+            | Refusal::BadFrame(_) => RefusedReason::Malformed,
             Refusal::TooLarge { .. } => RefusedReason::TooLarge,
             Refusal::UnknownMediaType
             | Refusal::UnknownEncoding
@@ -156,6 +159,7 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::Unauthenticated(error) => write!(f, "{error}"),
             Refusal::Malformed(error) => write!(f, "malformed export request: {error}"),
+            Refusal::BadReport(error) => write!(f, "report refused: {error}"),
             Refusal::BadCompression(error) => write!(f, "body cannot be inflated: {error}"),
             Refusal::BadFrame(what) => write!(f, "malformed gRPC message: {what}"),
             Refusal::TooLarge { limit_bytes } => write!(

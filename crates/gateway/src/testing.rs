@@ -155,7 +155,7 @@ fn request(
 ) -> (Request, oneshot::Receiver<std::result::Result<(), Refusal>>) {
     let (reply, replied) = oneshot::channel();
     let request = Request {
-        signal: Signal::Traces,
+        content: Signal::Traces.into(),
         received_unix_nano: now_unix_nano,
         body,
         n_items: n_spans,

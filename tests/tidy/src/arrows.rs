@@ -6,15 +6,19 @@ use std::collections::BTreeSet;
 use crate::tree::{files, read};
 
 /// Crate and the crates of ours that it may use.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("otlp", &[]),
     ("wal", &[]),
     ("transport", &[]),
+    ("reports", &["otlp"]),
     ("sampler", &["otlp"]),
     ("tables", &["otlp"]),
     ("correlate", &["otlp", "tables"]),
     ("lake", &["tables"]),
-    ("gateway", &["otlp", "sampler", "transport", "wal"]),
+    (
+        "gateway",
+        &["otlp", "reports", "sampler", "transport", "wal"],
+    ),
     ("query", &["correlate", "lake", "tables", "transport"]),
     ("loadgen", &["otlp", "transport"]),
     (
@@ -26,6 +30,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
             "loadgen",
             "otlp",
             "query",
+            "reports",
             "sampler",
             "tables",
             "transport",

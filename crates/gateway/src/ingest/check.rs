@@ -31,8 +31,8 @@ impl<D: Disk> Ingest<D> {
             self.decided.n_spans(),
             n_unrecorded
                 .saturating_add(n_uncommitted)
-                .saturating_add(self.side_lane.n_exports()),
-            "each decided span and each export of metrics that is not committed holds its segment"
+                .saturating_add(self.side_lane.n_items()),
+            "each decided span, export of metrics and report that is not committed holds its segment"
         );
         let n_rows = self.uncommitted.iter().map(|release| release.n_rows);
         assert_eq!(

@@ -8,7 +8,7 @@ use crate::{
     holds::{SegmentCounter, SegmentCounts},
     ingest::{
         Effects, Ingest, Uncommitted, pressure,
-        side_lane::{self, MetricsExport},
+        side_lane::{self, SideItem},
     },
     metrics,
     record::{DecidedTrace, DecisionRecord, KEPT_PER_RECORD_MAX, Kept, KeptSpan, LateSpan},
@@ -63,8 +63,8 @@ impl<D: Disk> Ingest<D> {
         let n_traces = self.unrecorded.len().min(TRACES_PER_RELEASE_MAX);
         let n_late = self.late.len().min(LATE_PER_RELEASE_MAX);
         let n_duplicates = self.duplicates.len().min(LATE_PER_RELEASE_MAX);
-        let n_metrics = self.side_lane.n_next();
-        if n_traces == 0 && n_late == 0 && n_duplicates == 0 && n_metrics == 0 {
+        let n_aside = self.side_lane.n_next();
+        if n_traces == 0 && n_late == 0 && n_duplicates == 0 && n_aside == 0 {
             return false;
         }
         let mut traces = Vec::with_capacity(n_traces);
@@ -86,7 +86,7 @@ impl<D: Disk> Ingest<D> {
             traces,
             late,
             duplicates: self.duplicates.iter().take(n_duplicates).copied().collect(),
-            metrics: self.side_lane.positions(n_metrics),
+            side_lane: self.side_lane.positions(n_aside),
         };
         let mut bytes = Vec::new();
         record.write(&mut bytes);
@@ -107,8 +107,8 @@ impl<D: Disk> Ingest<D> {
                 let decided: Vec<Decided> = self.unrecorded.drain(..n_traces).collect();
                 let late: Vec<LateSpan> = self.late.drain(..n_late).collect();
                 self.duplicates.drain(..n_duplicates);
-                let metrics = self.side_lane.take_first(n_metrics);
-                self.count_points_released(&metrics);
+                let aside = self.side_lane.take_first(n_aside);
+                self.count_aside_released(&aside);
                 for decided in &decided {
                     let policy = self.names.policy(&self.sampler, decided.policy);
                     self.metrics.count_decided(decided, policy);
@@ -116,7 +116,7 @@ impl<D: Disk> Ingest<D> {
                 self.metrics.set_policies(&self.sampler);
                 let plan = Plan {
                     kept,
-                    ..self.plan(sequence, now_unix_nano, decided, late, &metrics)
+                    ..self.plan(sequence, now_unix_nano, decided, late, &aside)
                 };
                 self.unsynced.push_back((position, plan));
                 self.hand_on_synced(effects);
@@ -137,9 +137,9 @@ impl<D: Disk> Ingest<D> {
         decided_unix_nano: u64,
         decided: Vec<Decided>,
         late: Vec<LateSpan>,
-        metrics: &[MetricsExport],
+        aside: &[SideItem],
     ) -> Plan {
-        let segments = self.hold_as_recorded(&decided, &late, metrics);
+        let segments = self.hold_as_recorded(&decided, &late, aside);
         let (mut n_decided, mut n_rows) = (0_u64, 0_u64);
         let mut traces = Vec::with_capacity(decided.len());
         for mut decided in decided {
@@ -169,7 +169,7 @@ impl<D: Disk> Ingest<D> {
         let n_late = late.iter().filter(|late| late.is_released()).count();
         let n_rows = n_rows
             .saturating_add(n_late as u64)
-            .saturating_add(side_lane::n_rows(metrics));
+            .saturating_add(side_lane::n_rows(aside));
         // Where nothing is stored, nothing waits for it.
         let n_rows = if sequence > self.stored { n_rows } else { 0 };
         self.backlog.add_waiting(n_rows);
@@ -189,7 +189,7 @@ impl<D: Disk> Ingest<D> {
             decided_unix_nano,
             traces,
             late,
-            metrics: metrics.iter().map(|export| export.position).collect(),
+            side_lane: aside.iter().map(|item| item.position).collect(),
             kept: None,
         }
     }
@@ -252,7 +252,7 @@ impl<D: Disk> Ingest<D> {
         &mut self,
         decided: &[Decided],
         late: &[LateSpan],
-        metrics: &[MetricsExport],
+        aside: &[SideItem],
     ) -> SegmentCounts {
         let mut counter = pressure::count(decided);
         let mut late_counter = SegmentCounter::default();
@@ -260,7 +260,7 @@ impl<D: Disk> Ingest<D> {
             late_counter.count(span.handle.position);
             counter.count(span.handle.position);
         }
-        side_lane::count(metrics, &mut counter);
+        side_lane::count(aside, &mut counter);
         let late = late_counter.into_counts();
         self.pending.remove(&late);
         self.decided.add_all(&late);

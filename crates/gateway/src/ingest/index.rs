@@ -76,7 +76,7 @@ impl<D: Disk> Ingest<D> {
                 "export not indexed to its end"
             );
             self.metrics
-                .count_lost(Signal::Traces, LossReason::Unreadable, 1);
+                .count_lost(Signal::Traces.into(), LossReason::Unreadable, 1);
         }
         indexed
     }

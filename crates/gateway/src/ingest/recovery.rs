@@ -26,11 +26,11 @@ use crate::{
     ingest::{
         Effect, Effects, Ingest,
         index::{Recorded, Source},
-        pressure, side_lane,
+        pressure,
     },
-    metrics::{self, Amount},
+    metrics::Amount,
     progress::Progress,
-    record::{DecisionRecord, Record},
+    record::{Content, DecisionRecord, Record},
     release::{KeptList, Plan},
 };
 
@@ -58,17 +58,19 @@ impl<D: Disk> Ingest<D> {
         while let Some((position, bytes)) = records.next_record().map_err(unreadable)? {
             progress.advance(bytes.len() as u64);
             match Record::read(bytes).map_err(|problem| Error::Record { position, problem })? {
-                Record::Export {
-                    signal,
+                Record::Content {
+                    content,
                     received_unix_nano,
                     body,
-                } => match signal {
-                    Signal::Traces => {
+                } => match content {
+                    Content::Export(Signal::Traces) => {
                         let source = Source::Replay(&recorded);
                         self.index(position, received_unix_nano, body, source);
                     }
-                    Signal::Metrics => self.recall_metrics(position, received_unix_nano, body),
-                    Signal::Logs => {}
+                    Content::Export(Signal::Metrics) | Content::Report(_) => {
+                        self.recall_aside(content, position, received_unix_nano, body);
+                    }
+                    Content::Export(Signal::Logs) => {}
                 },
                 Record::Carried {
                     received_unix_nano,
@@ -114,7 +116,7 @@ impl<D: Disk> Ingest<D> {
             n_spans: stats.n_spans.saturating_add(n_late),
             n_bytes: stats.n_bytes.saturating_add(n_bytes_late),
         });
-        metrics::set(&self.metrics.points_recovered, self.side_lane.n_points());
+        self.side_lane.count_recovered(&self.metrics);
         self.metrics.set_policies(&self.sampler);
         self.delete_committed();
         self.refresh();
@@ -176,7 +178,7 @@ impl<D: Disk> Ingest<D> {
             traces,
             mut late,
             duplicates: _,
-            metrics,
+            side_lane,
         } = record;
         let mut decided = Vec::with_capacity(traces.len());
         for trace in &traces {
@@ -204,11 +206,9 @@ impl<D: Disk> Ingest<D> {
             is_kept && recorded.late.remove(&late.handle)
         });
         self.last_decision = Some(position);
-        let metrics = self.side_lane.take_recorded(&metrics);
-        let n_points = side_lane::n_points(metrics.iter());
-        // It was released by the process that recorded it.
-        metrics::sub(&self.metrics.points_pending, n_points);
-        self.plan(sequence, decided_unix_nano, decided, late, &metrics)
+        let aside = self.side_lane.take_recorded(&side_lane);
+        self.count_aside_replayed(&aside);
+        self.plan(sequence, decided_unix_nano, decided, late, &aside)
     }
 }
 

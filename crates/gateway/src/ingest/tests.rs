@@ -10,6 +10,7 @@ mod links;
 mod overload;
 mod pressure;
 mod reload;
+mod reported;
 mod route;
 mod side_lane;
 mod streams;

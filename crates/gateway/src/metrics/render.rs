@@ -30,6 +30,7 @@ impl Metrics {
         let mut text = Text::default();
         self.render_exports(&mut text);
         self.render_items(&mut text);
+        self.reporting.render(&mut text);
         self.render_sampler(&mut text);
         self.render_policies(&mut text);
         self.render_as_collector(&mut text);
@@ -281,7 +282,7 @@ impl Metrics {
 }
 
 /// The name of a gRPC status code as the specification writes it.
-fn code_name(code: Code) -> &'static str {
+pub(super) fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
         Code::Cancelled => "CANCELLED",

@@ -4,7 +4,7 @@
 use sampler::{SpanHandle, ThresholdChange};
 use wal::Position;
 
-use super::{KIND_KEPT, Reader, count, threshold_flag, write_threshold};
+use super::{KIND_KEPT, count, reader::Reader, threshold_flag, write_threshold};
 
 /// Spans of one record; a release that keeps more has several.
 pub(crate) const KEPT_PER_RECORD_MAX: usize = 65_536;

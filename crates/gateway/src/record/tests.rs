@@ -1,5 +1,7 @@
 //! Records read back as written, and nothing else does.
 
+use sampler::Threshold;
+
 use super::*;
 
 fn decision_record() -> DecisionRecord {
@@ -36,7 +38,7 @@ fn decision_record() -> DecisionRecord {
             position: 3,
             offset: u32::MAX,
         }],
-        metrics: vec![Position::MIN, Position::from_u64(u64::MAX)],
+        side_lane: vec![Position::MIN, Position::from_u64(u64::MAX)],
     }
 }
 
@@ -50,7 +52,7 @@ fn written(record: &DecisionRecord) -> Vec<u8> {
 fn a_decision_reads_back_as_written() {
     let without_duplicates = DecisionRecord {
         duplicates: Vec::new(),
-        metrics: Vec::new(),
+        side_lane: Vec::new(),
         ..decision_record()
     };
     for record in [
@@ -108,20 +110,22 @@ fn a_flipped_byte_is_never_a_panic() {
 }
 
 #[test]
-fn an_export_reads_back_as_written() {
-    for signal in [Signal::Traces, Signal::Metrics, Signal::Logs] {
-        let header = export_header(signal, 42);
+fn an_export_and_a_report_read_back_as_written() {
+    let exports = [Signal::Traces, Signal::Metrics, Signal::Logs].map(Content::Export);
+    let reports = reports::Kind::ALL.map(Content::Report);
+    for content in exports.into_iter().chain(reports) {
+        let header = content_header(content, 42);
         let bytes = [header.as_slice(), b"body"].concat();
-        let export = Record::Export {
-            signal,
+        let record = Record::Content {
+            content,
             received_unix_nano: 42,
             body: b"body",
         };
-        assert_eq!(Record::read(&bytes), Ok(export));
+        assert_eq!(Record::read(&bytes), Ok(record));
     }
-    assert!(Record::read(&[9]).is_err());
+    assert!(Record::read(&[10]).is_err());
     assert!(Record::read(&[]).is_err());
-    assert!(Record::read(&export_header(Signal::Traces, 1)[..8]).is_err());
+    assert!(Record::read(&content_header(Signal::Traces.into(), 1)[..8]).is_err());
 }
 
 #[test]

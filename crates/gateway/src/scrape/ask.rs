@@ -151,7 +151,7 @@ impl Asker {
         permit.grow(bytes.len()).map_err(|_| Failure::Refused)?;
         let limit_bytes = bytes.len() as u64;
         let received = Received {
-            signal: Signal::Metrics,
+            content: Signal::Metrics.into(),
             encoding: Encoding::Protobuf,
             compression: Compression::None,
             bytes,

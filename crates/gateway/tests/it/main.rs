@@ -16,6 +16,8 @@ mod limits;
 #[cfg(test)]
 mod overload;
 #[cfg(test)]
+mod reporting;
+#[cfg(test)]
 mod scrape;
 #[cfg(test)]
 mod tls;

@@ -41,7 +41,7 @@ fn fixture() -> Fixture {
             export = export.span(&format!("{n}/{idx}"), 1.ms());
         }
         let body = export.build();
-        let header = record::export_header(Signal::Traces, 1);
+        let header = record::content_header(Signal::Traces.into(), 1);
         let position = wal.append(&[&header, &body]).unwrap();
         for (idx, at) in otlp::export::spans(&body, &Limits::default()).enumerate() {
             let handle = SpanHandle {
@@ -166,7 +166,7 @@ fn spans_are_sent_with_the_threshold_that_sampling_gave_them() {
         export = export.span(name, 1.ms()).trace_state("ot=th:4,v=1");
     }
     let body = export.build();
-    let header = record::export_header(Signal::Traces, 1);
+    let header = record::content_header(Signal::Traces.into(), 1);
     let position = wal.append(&[&header, &body]).unwrap().as_u64();
     let quarter = sampler::Threshold::from_bits(0xc << 52);
     let changes = [

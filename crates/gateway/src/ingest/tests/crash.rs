@@ -12,8 +12,9 @@ use otlp::span::SpanSummary;
 use tokio::sync::oneshot;
 use wal::sim::SimDisk;
 
-use super::harness::{
-    ALL, Setup, Sim, T0, TestSpan, child, metrics_of, number_of, print, request, root,
+use super::{
+    harness::{ALL, Setup, Sim, T0, TestSpan, child, metrics_of, number_of, print, request, root},
+    reported::reports_of,
 };
 use crate::{config::SyncPolicy, ingest::Input, release::Release};
 
@@ -21,6 +22,7 @@ use crate::{config::SyncPolicy, ingest::Input, release::Release};
 pub(super) enum Step {
     Send(Vec<TestSpan>),
     SendMetric(u8),
+    SendReport(u8),
     TickAfter(u64),
     Commit(i64),
     /// To other policies, which sample everything too.
@@ -44,6 +46,7 @@ pub(super) fn scenario() -> Vec<Step> {
         ]));
     }
     steps.push(Step::SendMetric(1));
+    steps.push(Step::SendReport(1));
     steps.push(Step::TickAfter(1));
     steps.push(Step::SendMetric(2));
     steps.push(Step::Send(
@@ -55,6 +58,7 @@ pub(super) fn scenario() -> Vec<Step> {
     steps.push(Step::TickAfter(1));
     steps.push(Step::Commit(1));
     // A release of nothing else.
+    steps.push(Step::SendReport(2));
     steps.push(Step::SendMetric(3));
     steps.push(Step::TickAfter(0));
     for trace in 21..=40 {
@@ -64,6 +68,7 @@ pub(super) fn scenario() -> Vec<Step> {
     steps.push(Step::Commit(2));
     steps.push(Step::Commit(3));
     steps.push(Step::SendMetric(4));
+    steps.push(Step::SendReport(4));
     steps.push(Step::Send(vec![child(3, 0x15, 0x10)]));
     steps.push(Step::TickAfter(1));
     steps
@@ -71,6 +76,9 @@ pub(super) fn scenario() -> Vec<Step> {
 
 /// Stands for a trace where metrics are meant.
 const METRICS: u8 = 0xff;
+
+/// The same for reports.
+const REPORTS: u8 = 0xfe;
 
 /// What the outside world has seen of a run.
 #[derive(Default)]
@@ -94,6 +102,7 @@ pub(super) fn long_trace() -> Vec<Step> {
             ]));
         }
         steps.push(Step::SendMetric(round));
+        steps.push(Step::SendReport(round));
         steps.push(Step::TickAfter(1));
         steps.push(Step::Commit(i64::from(round)));
         steps.push(Step::TickAfter(0));
@@ -111,7 +120,11 @@ pub(super) fn long_trace() -> Vec<Step> {
 fn reloads() -> Vec<Step> {
     let before = |step| match step {
         tick @ Step::TickAfter(_) => vec![Step::Reload, tick],
-        step @ (Step::Send(_) | Step::SendMetric(_) | Step::Commit(_) | Step::Reload) => vec![step],
+        step @ (Step::Send(_)
+        | Step::SendMetric(_)
+        | Step::SendReport(_)
+        | Step::Commit(_)
+        | Step::Reload) => vec![step],
     };
     scenario().into_iter().flat_map(before).collect()
 }
@@ -136,6 +149,11 @@ fn run(sim: &mut Sim, seen: &mut Seen, scenario: fn() -> Vec<Step>) {
             Step::SendMetric(n) => {
                 if sim.send_metric(n).is_ok() {
                     seen.acknowledged.insert((METRICS, n));
+                }
+            }
+            Step::SendReport(n) => {
+                if sim.send_report(n).is_ok() {
+                    seen.acknowledged.insert((REPORTS, n));
                 }
             }
             Step::TickAfter(seconds) => sim.tick_after(seconds),
@@ -174,7 +192,9 @@ fn spans_of(release: &Release) -> Vec<(u8, u8)> {
         )
     };
     let metrics = metrics_of(release).into_iter().map(|n| (METRICS, n));
-    decided.chain(late).map(id).chain(metrics).collect()
+    let reports = reports_of(release).into_iter().map(|n| (REPORTS, n));
+    let aside = metrics.chain(reports);
+    decided.chain(late).map(id).chain(aside).collect()
 }
 
 /// Starts again on what is left and checks the guarantee.

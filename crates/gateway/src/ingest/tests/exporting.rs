@@ -132,6 +132,7 @@ impl Process {
                 }
                 // For tables alone; refused or not.
                 Step::SendMetric(n) => drop(self.sim.send_metric(n)),
+                Step::SendReport(n) => drop(self.sim.send_report(n)),
                 Step::TickAfter(seconds) => {
                     self.sim.tick_after(seconds);
                     if !(self.export(0, usize::MAX, world) && self.export(1, 2, world)) {

@@ -21,10 +21,12 @@ use crate::{
     ingest::{Effect, Ingest, Input, Request, Settings},
     metrics::{Conservation, Metrics},
     progress::Progress,
-    record::SpanWindow,
+    record::{Content, SpanWindow},
     release::{Release, Releaser},
     status::Refusal,
 };
+
+use super::reported;
 
 pub(super) use otlp::testing::T0;
 
@@ -327,15 +329,23 @@ impl Sim {
         self.settle();
     }
 
+    /// Sends the report `n`, and settles; what the sender is told.
+    pub(super) fn send_report(&mut self, n: u8) -> Result<(), Refusal> {
+        let (kind, body) = reported::report(n);
+        let mut reply = self.request(Content::Report(kind), body, 1);
+        self.settle();
+        reply.try_recv().expect("a settled report is answered")
+    }
+
     fn request(
         &mut self,
-        signal: Signal,
+        content: impl Into<Content>,
         body: Bytes,
         n_items: u64,
     ) -> oneshot::Receiver<Result<(), Refusal>> {
         let (reply, replied) = oneshot::channel();
         let request = Request {
-            signal,
+            content: content.into(),
             received_unix_nano: self.now,
             body,
             n_items,
@@ -377,6 +387,8 @@ impl Sim {
         assert!(conservation.is_conserved(), "{conservation:#?}");
         let points = self.metrics.points();
         assert!(points.is_conserved(), "{points:#?}");
+        let entries = self.metrics.report_entries();
+        assert!(entries.is_conserved(), "{entries:#?}");
         conservation
     }
 
@@ -430,6 +442,9 @@ pub(super) fn print(releases: &[Release]) -> String {
             for span in &trace.spans {
                 writeln!(text, "    {}", print_span(span)).unwrap();
             }
+        }
+        if !release.reports.is_empty() {
+            writeln!(text, "  reports {:?}", reported::reports_of(release)).unwrap();
         }
         if !release.metrics.is_empty() {
             writeln!(text, "  metrics {:?}", metrics_of(release)).unwrap();

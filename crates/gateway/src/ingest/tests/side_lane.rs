@@ -1,13 +1,16 @@
-//! Scenario: metrics come in, with and without tables behind.
+//! Scenario: metrics and reports come in, with and without tables behind.
 //!
-//! Guarantee: each export of metrics is in exactly one release, which needs nothing else; it stays in the log until
-//! that is committed; every point stands in one place. (Kills at any moment: `crash`.)
+//! Guarantee: each export of metrics and each report is in exactly one release, which needs nothing else; it stays in the log until
+//! that is committed; every point and entry stands in one place. (Kills at any moment: `crash`.)
 
 use std::sync::Arc;
 
 use wal::sim::SimDisk;
 
-use super::harness::{Setup, Sim, T0, metrics_of, root};
+use super::{
+    harness::{Setup, Sim, T0, metrics_of, root},
+    reported::reports_of,
+};
 use crate::{export::Queue, ingest::Input, metrics::Points};
 
 #[test]
@@ -75,4 +78,44 @@ fn without_tables_metrics_are_counted_as_lost() {
     sim.tick_after(1);
     assert_eq!(metrics_of(&sim.releases[0]), [1]);
     sim.conservation();
+}
+
+#[test]
+fn reports_take_the_same_way_beside_metrics() {
+    let setup = Setup::default();
+    let mut sim = Sim::new(setup);
+    sim.send_report(1).expect("taken");
+    sim.send_metric(2).expect("taken");
+    sim.send_report(3).expect("taken");
+    sim.send_report(4).expect("taken");
+    assert_eq!(sim.metrics.report_entries().pending, 3);
+    sim.conservation();
+    // A crash before the release.
+    let mut sim = sim.reopen(setup, 0);
+    assert_eq!(sim.metrics.report_entries().recovered, 3);
+    sim.tick_after(0);
+    assert_eq!(sim.releases.len(), 1);
+    assert_eq!(reports_of(&sim.releases[0]), [1, 3, 4]);
+    assert_eq!(metrics_of(&sim.releases[0]), [2]);
+    sim.conservation();
+    // And one after it: the same release.
+    let mut sim = sim.reopen(setup, 0);
+    assert_eq!(reports_of(&sim.releases[0]), [1, 3, 4]);
+    assert_eq!(sim.metrics.report_entries(), Points::default());
+    sim.send_report(5).expect("taken");
+    sim.tick_after(0);
+    assert_eq!(reports_of(&sim.releases[1]), [5]);
+    sim.conservation();
+}
+
+#[test]
+fn without_tables_reports_are_counted_as_lost() {
+    let queue = Arc::new(Queue::new(Vec::new()));
+    let setup = Setup::default();
+    let mut sim = Sim::open_with(setup, SimDisk::new(1), None, T0, queue).expect("opens");
+    sim.send_report(1).expect("taken");
+    sim.tick_after(1);
+    assert!(sim.releases.is_empty());
+    sim.conservation();
+    assert_eq!(sim.metrics.report_entries().no_consumer, 1);
 }
