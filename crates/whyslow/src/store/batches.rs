@@ -1,6 +1,6 @@
 //! Stage 8, `correlate`: the scheduling steps of engines, and the shares of their time.
 //!
-//! A batch shows itself in the spans of its participants, which come in several releases. Releases wait here, in order, until
+//! A batch shows itself in the spans of its participants, which come in several releases, or in a report of its engine. Releases wait here, in order, until
 //! all is known of the batches that they showed first; then their rows of `batches` are appended under their sequence. That
 //! table is committed behind the others, and the gateway keeps the log until then: after a crash the releases are repeated,
 //! and what was committed is skipped.
@@ -18,13 +18,15 @@
 //! Requests of dropped traces take part as those of kept ones do; stages below them, as SGLang's, are released with kept
 //! traces only.
 
+mod reported;
+
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use correlate::{BatchReader, BatchWindow, ClosedBatches, TraceSpan};
-use gateway::{Release, ReleasedSpan};
+use correlate::{BatchReader, BatchWindow, ClosedBatches, Sighting, TraceSpan};
+use gateway::{Release, ReleasedSpan, Report};
 
 use super::Written;
 use crate::config::Batches as Config;
@@ -116,6 +118,9 @@ impl Batches {
                 }
             }
         }
+        if self.is_enabled {
+            n_lost += take_reports(release, &mut sightings);
+        }
         let decided = release.decided_unix_nano;
         self.window.take(release.sequence, decided, sightings);
         self.since.push_back(now);
@@ -163,6 +168,24 @@ impl Batches {
     pub(super) fn committed(&mut self, through: i64) {
         self.window.committed(through);
     }
+}
+
+/// Appends what reports say; gives the number of those that could not be read.
+fn take_reports(release: &Release, sightings: &mut Vec<Sighting>) -> u64 {
+    let mut n_lost = 0;
+    let of_batches = |report: &&Report| report.kind == reports::Kind::Batches;
+    for report in release.reports.iter().filter(of_batches) {
+        match reports::read_batches(report.record.body()) {
+            Ok(request) => sightings.extend(request.batches.iter().map(reported::sighting)),
+            Err(error) => {
+                // It was checked when it arrived, so this is an error of this program.
+                n_lost += 1;
+                let error = crate::show::text::error_chain(&error);
+                tracing::error!(error, "an accepted report could not be stored");
+            }
+        }
+    }
+    n_lost
 }
 
 fn trace_span(span: &ReleasedSpan) -> TraceSpan<'_> {
