@@ -79,10 +79,8 @@ fn settled(mut open: Open, is_all_listed: bool) -> (Batch, Vec<Participant>, boo
     }
     let said = open.size.map(|size| size.max(n_listed));
     let is_assumed = said.is_none() && is_all_listed && n_listed > 0;
-    let times = BatchTimes::ALL.into_iter().rev();
-    let times = times
-        .map(|kind| Some((kind, open.times[kind as usize]?)))
-        .find_map(|times| times);
+    let mut kinds = BatchTimes::ALL.into_iter().rev();
+    let times = kinds.find_map(|kind| Some((kind, open.times[kind as usize]?)));
     if open.ends_before_start {
         quality.push("end_before_start");
     }
