@@ -97,9 +97,12 @@ fn check_requests(run: &Run, stored: &[Row]) -> f64 {
     worst
 }
 
+/// Switches a form on.
+type Tell = fn(&mut Config);
+
 #[test]
 fn batch_spans_and_events_give_every_request_what_it_had() {
-    let forms: [(&str, fn(&mut Config)); 3] = [
+    let forms: [(&str, Tell); 3] = [
         ("spans", |config| config.batch_spans = true),
         ("events", |config| config.batch_events = true),
         ("spans and events", |config| {

@@ -130,7 +130,10 @@ pub(super) fn settled(sightings: Vec<Sighting>) -> Vec<Row> {
 /// Trace, share and method of each row, as text.
 pub(super) fn shares(rows: &[Row]) -> Vec<String> {
     let line = |row: &Row| {
-        let who = row.trace_id.as_deref().map_or("-", |id| &id[..8]);
+        let who = row
+            .trace_id
+            .as_deref()
+            .map_or("-", |id| id.get(..8).unwrap_or(id));
         let share = row
             .share
             .map_or("NULL".to_owned(), |share| share.to_string());
