@@ -1,118 +1,140 @@
 //! Engine batches: which requests ran a scheduling step together, and how its time is shared among them.
 //!
-//! An engine with continuous batching runs many requests in one step, and the GPU works for all of them at once. A
-//! participant's share is a model, not a measurement: by tokens where the engine told the tokens of every participant,
-//! else equally, and then marked as estimated. What is measured is the batch's duration, so the shares of a batch
-//! add up to it exactly, to the nanosecond, and never to more.
+//! An engine with continuous batching runs many requests in one step, and the GPU works for all of them at once. What is
+//! measured is the step's time; a participant's share of it is a model (`share`).
+//!
+//! 1. `read`: the spans of one trace to [`Sighting`]s. A batch shows itself in three forms: attributes of a request's span,
+//!    events on it or on a stage below it (one per step), or a span of its own with links to its participants.
+//! 2. `window`: sightings of one batch come in the releases of several traces, in any order and more than once. They are
+//!    gathered by engine, batch id, step and time ([`BatchWindow`]).
+//! 3. `settle`: a gathered batch to its rows. Participants are those of the one source that names most, not mixed, because
+//!    two sources may name one request by different spans.
+//! 4. `closed`: which batches are written ([`ClosedBatches`]), so that one that shows itself again is not written twice.
+//!
+//! # Decided
+//!
+//! *Nobody gets the time of others who are not known.* The number of participants is what the engine says (`batch_size`), or
+//! the links of the batch's span. Where neither is there, shares are unknown, and the time stands in the remainder;
+//! [`BatchNames::is_all_listed`] says otherwise for engines of which every request is traced.
+//!
+//! *A batch belongs to the release that showed it first* and is written under its sequence, with what the releases that came
+//! until then know of it. So whatever is committed of a sequence is all of it, and after a crash the releases that
+//! are repeated show again exactly the batches that are not written; only what they show of written ones must be known, and
+//! that is `closed`. Rejected: a sequence per participant, for then a batch would be half in the table while its
+//! shares can still change.
 
-/// How the time of a batch was shared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ShareMethod {
-    /// By the tokens that each participant had in the step.
-    Tokens,
-    /// Equally, because the tokens of a participant are not known.
-    Estimated,
+mod closed;
+mod names;
+mod read;
+mod settle;
+mod share;
+mod window;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use otlp::{SpanId, TraceId};
+use tables::batches::{Participant, Worker};
+
+pub use closed::ClosedBatches;
+pub use names::BatchNames;
+pub use read::{BatchReader, SeenSpan};
+pub use share::{ShareMethod, Shares, share};
+pub use window::{BatchWindow, Settled};
+
+/// Who names the participants of a batch, in rising order of preference where several name equally many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BatchSource {
+    /// Attributes of a request's span or of a stage below it.
+    SpanAttribute,
+    /// Events of such a span.
+    SpanEvent,
+    /// A span of the batch itself.
+    BatchSpan,
+    /// A report of the engine.
+    Reported,
 }
 
-impl ShareMethod {
+impl BatchSource {
+    /// How many there are.
+    const COUNT: usize = 4;
+
     /// As stored.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Tokens => "tokens",
-            Self::Estimated => "estimated",
+            Self::SpanAttribute => "span_attribute",
+            Self::SpanEvent => "span_event",
+            Self::BatchSpan => "batch_span",
+            Self::Reported => "reported",
         }
     }
 }
 
-/// Shares of `duration_ns` among participants with these tokens, in their order; they add up to `duration_ns`. No
-/// participant, no shares: time that nobody is known to have used is nobody's.
-///
-/// The nanoseconds that division leaves over go one each to the largest remainders, ties to the first.
-#[must_use]
-pub fn share(duration_ns: u64, tokens: &[Option<u64>]) -> (Vec<u64>, ShareMethod) {
-    let known: Option<Vec<u64>> = tokens.iter().copied().collect();
-    let by_tokens = known.filter(|tokens| tokens.iter().any(|tokens| *tokens > 0));
-    let (weights, method) = match by_tokens {
-        Some(weights) => (weights, ShareMethod::Tokens),
-        None => (vec![1; tokens.len()], ShareMethod::Estimated),
-    };
-    (apportion(duration_ns, &weights), method)
+/// Where start and end of a batch are from, in rising order of preference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BatchTimes {
+    /// The event of the step, and that of the next step of the same request, or the end of its span.
+    NextEvent,
+    /// The event of the step and the end of the stage that it is on, or the stage itself.
+    StageSpan,
+    /// The batch's own span.
+    BatchSpan,
+    /// Said in so many words.
+    Reported,
 }
 
-fn apportion(duration_ns: u64, weights: &[u64]) -> Vec<u64> {
-    let total: u128 = weights.iter().copied().map(u128::from).sum();
-    if total == 0 {
-        return vec![0; weights.len()];
+impl BatchTimes {
+    /// How many there are.
+    const COUNT: usize = 4;
+
+    /// In rising order.
+    const ALL: [Self; Self::COUNT] = [
+        Self::NextEvent,
+        Self::StageSpan,
+        Self::BatchSpan,
+        Self::Reported,
+    ];
+
+    /// As stored.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NextEvent => "next_event",
+            Self::StageSpan => "stage_span",
+            Self::BatchSpan => "batch_span",
+            Self::Reported => "reported",
+        }
     }
-    let mut shares = Vec::with_capacity(weights.len());
-    let mut remainders: Vec<(u128, usize)> = Vec::with_capacity(weights.len());
-    for (place, weight) in weights.iter().enumerate() {
-        let part = u128::from(duration_ns) * u128::from(*weight);
-        // Not more than the duration, as a weight is not more than the total.
-        shares.push(u64::try_from(part / total).unwrap_or(duration_ns));
-        remainders.push((part % total, place));
-    }
-    let left = duration_ns - shares.iter().sum::<u64>();
-    remainders
-        .sort_unstable_by(|(one, at), (other, other_at)| other.cmp(one).then(at.cmp(other_at)));
-    let n_left = usize::try_from(left).unwrap_or(usize::MAX);
-    for (_, place) in remainders.iter().take(n_left) {
-        shares[*place] += 1;
-    }
-    shares
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::{ShareMethod, share};
-
-    #[test]
-    fn by_tokens_where_all_are_known_and_else_equally() {
-        assert_eq!(
-            share(1_000, &[Some(1), Some(3)]),
-            (vec![250, 750], ShareMethod::Tokens)
-        );
-        assert_eq!(
-            share(1_000, &[Some(1), None]),
-            (vec![500, 500], ShareMethod::Estimated)
-        );
-        assert_eq!(
-            share(1_000, &[Some(0), Some(0)]),
-            (vec![500, 500], ShareMethod::Estimated)
-        );
-        assert_eq!(share(1_000, &[]), (vec![], ShareMethod::Estimated));
-        assert_eq!(share(100, &[None, None, None]).0, [34, 33, 33]);
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
-
-        #[test]
-        fn shares_add_up_to_the_batch_to_the_nanosecond(
-            duration_ns in prop_oneof![0..100_u64, any::<u64>()],
-            tokens in prop::collection::vec(prop::option::weighted(0.95, prop_oneof![0..5_u64, any::<u64>()]), 1..300),
-        ) {
-            let (shares, _) = share(duration_ns, &tokens);
-            prop_assert_eq!(shares.iter().copied().map(u128::from).sum::<u128>(), u128::from(duration_ns));
-            prop_assert!(shares.iter().all(|share| *share <= duration_ns));
-        }
-
-        #[test]
-        fn more_tokens_are_never_less_time(
-            duration_ns in any::<u64>(),
-            tokens in prop::collection::vec((0..1_000_u64).prop_map(Some), 2..40),
-        ) {
-            let (shares, method) = share(duration_ns, &tokens);
-            if method == ShareMethod::Tokens {
-                for (one, other) in tokens.iter().zip(&shares) {
-                    for (less, share) in tokens.iter().zip(&shares) {
-                        prop_assert!(less > one || share <= other || (less == one && share - other <= 1));
-                    }
-                }
-            }
-        }
-    }
+/// What one span, event or report says of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// What kind of saying it is.
+    pub source: BatchSource,
+    /// The engine.
+    pub worker: Arc<Worker>,
+    /// Its data parallel rank.
+    pub dp_rank: Option<i64>,
+    /// The batch.
+    pub batch_id: Arc<str>,
+    /// Its step.
+    pub step: Option<i64>,
+    /// Start and end, nanoseconds since 1970, as said: the end may lie before the start.
+    pub times: Option<(BatchTimes, u64, u64)>,
+    /// A stretch of time that the batch lies in or touches.
+    pub around: (u64, u64),
+    /// Participants, named or not.
+    pub size: Option<u64>,
+    /// Tokens of all participants.
+    pub batch_tokens: Option<u64>,
+    /// Model.
+    pub model: Option<Arc<str>>,
+    /// The batch's own span.
+    pub span: Option<(TraceId, SpanId)>,
+    /// Those that it names.
+    pub participants: Vec<Participant>,
 }

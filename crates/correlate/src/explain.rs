@@ -13,6 +13,7 @@
 //!
 //! Pure: facts in, explanation out. It does not know where facts are stored.
 
+mod batches;
 mod hypotheses;
 mod path;
 mod phases;
@@ -22,6 +23,7 @@ mod tests;
 
 use otlp::SpanId;
 
+pub use batches::{BatchFact, BatchFacts, BatchSums, Companion};
 pub use hypotheses::{Cause, Fact, Hypothesis, Standing, Strength};
 pub use path::{Course, Hop, Link, Part, Role};
 pub use phases::{Cohort, Phase, PhaseTime};
@@ -144,6 +146,8 @@ pub struct Facts {
     pub devices: Vec<DeviceFact>,
     /// Others on its engine in its time.
     pub neighbours: Vec<Neighbour>,
+    /// The steps that it was in.
+    pub batches: BatchFacts,
 }
 
 /// The answer.
@@ -159,6 +163,8 @@ pub struct Explanation {
     pub hypotheses: Vec<Hypothesis>,
     /// What the facts support; [`Cause::Unknown`] where they carry no more.
     pub verdict: Cause,
+    /// The steps that it was in, together; `None` where none is known.
+    pub batches: Option<BatchSums>,
     /// What cannot be concluded, and why.
     pub open: Vec<String>,
 }
@@ -170,10 +176,13 @@ pub fn explain(facts: &Facts) -> Explanation {
     let phases = phases::phases(course.as_ref(), facts.engine.as_ref(), &facts.cohort);
     let slow = phases::slow(&phases);
     let mut open = Vec::new();
-    let hypotheses = match slow {
+    let mut hypotheses = match slow {
         Some(slow) => hypotheses::judge(facts, course.as_ref(), slow, &mut open),
         None => Vec::new(),
     };
+    if let Some(slow) = slow {
+        batches::observe(&facts.batches, slow, &mut hypotheses);
+    }
     let supported = hypotheses
         .iter()
         .find(|hypothesis| hypothesis.standing == Standing::Supported);
@@ -192,6 +201,7 @@ pub fn explain(facts: &Facts) -> Explanation {
         phases,
         hypotheses,
         verdict,
+        batches: facts.batches.sums(),
         open,
     }
 }

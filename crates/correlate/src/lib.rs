@@ -10,6 +10,9 @@
 //! [`Placements`] say which pod held which [`Device`] when, and who says so; [`evidence()`] joins kept
 //! requests with the samples of their devices, as vectors over sorted series.
 //!
+//! [`BatchReader`] and [`BatchWindow`] gather the scheduling steps of engines and share their time among the requests in
+//! them.
+//!
 //! Does no I/O, reads no clock, and does not know where rows come from or go.
 
 mod call;
@@ -31,15 +34,18 @@ mod explain;
 mod join;
 mod throttle;
 
-pub use batch::{ShareMethod, share};
+pub use batch::{
+    BatchNames, BatchReader, BatchSource, BatchTimes, BatchWindow, ClosedBatches, SeenSpan,
+    Settled, ShareMethod, Shares, Sighting, share,
+};
 pub use call::{Call, call, is_call_span};
 pub use device::Device;
 pub use engine::is_request_span;
 pub use error::{Error, Result};
 pub use explain::{
-    Cause, Cohort, Course, DeviceFact, EngineFact, EngineSample, Explanation, Fact, Facts, Hop,
-    Hypothesis, Link, Neighbour, Part, Phase, PhaseTime, Role, SpanFact, Standing, Strength,
-    explain,
+    BatchFact, BatchFacts, BatchSums, Cause, Cohort, Companion, Course, DeviceFact, EngineFact,
+    EngineSample, Explanation, Fact, Facts, Hop, Hypothesis, Link, Neighbour, Part, Phase,
+    PhaseTime, Role, SpanFact, Standing, Strength, explain,
 };
 pub use join::{KeptRequest, SampleIndex, Settings, Traffic, engine_key, evidence, interval};
 pub use link::{TraceSpan, link};

@@ -42,6 +42,10 @@ pub const VIEWS: &[View] = &[
         name: "placement_intervals",
         sql: include_str!("../../../storage/views/placement_intervals.sql"),
     },
+    View {
+        name: "request_gpu_time",
+        sql: include_str!("../../../storage/views/request_gpu_time.sql"),
+    },
 ];
 
 /// A column as the head of a view's file documents it.

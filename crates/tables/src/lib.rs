@@ -4,7 +4,8 @@
 //! [`Spec`] is the stored contract: names, types, meaning and layout of a table. [`spans`] reads
 //! spans straight from their bytes into Arrow builders and applies [`redact`] on the way;
 //! [`traces`] and [`requests`] take rows that others have computed; [`samples`] turns metrics exports
-//! into rows of GPUs and engines; [`placements`] takes who held which GPU. [`reference()`] prints the contract as Markdown.
+//! into rows of GPUs and engines; [`placements`] takes who held which GPU, [`batches`] scheduling steps and the shares of
+//! their time. [`reference()`] prints the contract as Markdown.
 //!
 //! Rules of every table: absence is NULL, never 0; times are `Timestamp(us, UTC)` beside a
 //! `*_unix_nano` integer where nanoseconds matter; ids are lower-case hex; units come last in a
@@ -19,6 +20,7 @@ mod reference;
 mod row;
 mod time;
 
+pub mod batches;
 pub mod evidence;
 pub mod placements;
 pub mod redact;
@@ -39,7 +41,7 @@ pub use spans::texts;
 pub const PARTITION: &str = "date";
 
 /// Every table that this crate defines.
-pub fn all() -> [&'static Spec; 7] {
+pub fn all() -> [&'static Spec; 8] {
     [
         &spans::SPEC,
         &traces::SPEC,
@@ -48,6 +50,7 @@ pub fn all() -> [&'static Spec; 7] {
         &samples::engine::SPEC,
         &placements::SPEC,
         &evidence::SPEC,
+        &batches::SPEC,
     ]
 }
 

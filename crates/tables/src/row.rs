@@ -182,7 +182,12 @@ impl Rows {
     }
 
     pub(crate) fn trace_id(&mut self, name: &str, id: TraceId) {
-        self.id(name, Some(id.as_bytes().as_slice()));
+        self.id_or_null(name, Some(id));
+    }
+
+    /// A trace that need not be known.
+    pub(crate) fn id_or_null(&mut self, name: &str, id: Option<TraceId>) {
+        self.id(name, id.as_ref().map(|id| id.as_bytes().as_slice()));
     }
 
     pub(crate) fn span_id(&mut self, name: &str, id: Option<SpanId>) {

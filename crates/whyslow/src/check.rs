@@ -216,6 +216,7 @@ fn destinations(config: &config::Config) -> Vec<String> {
                 if has_kubelet(config) { "the kubelet, " } else { "" },
                 placements.map_or(String::new(), |file| format!(", `{file}`")),
             ));
+            lines.push(format!("  batches   {}", correlate.batches.describe()));
             lines.push(maintenance(&lake.maintenance));
         }
         None => lines.push("  store     nothing: the pipeline has no exporter `lake`".to_owned()),

@@ -3,6 +3,7 @@
 //! `facts` asks for what is stored about the request and its surroundings, by SQL, from a server or from tables; the crate
 //! `correlate` explains; `text` and `json` say it. What is not stored is not known, and is said to be so.
 
+mod batches;
 mod facts;
 mod json;
 mod rows;

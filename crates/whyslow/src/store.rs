@@ -17,6 +17,7 @@
 //!
 //! It must not know where the bytes of a span came from or how a table is written.
 
+mod batches;
 mod calls;
 mod evidence;
 mod metrics;
@@ -43,6 +44,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::config::{Correlate, LakeExporter};
+use batches::Batches;
 use calls::Calls;
 use evidence::Evidence;
 pub(crate) use metrics::Metrics;
@@ -85,10 +87,11 @@ const PLACEMENTS: usize = 4;
 
 /// Writers behind them: a table, and what the app id of the writer ends with, so that it is another than that of a
 /// release.
-const BEHIND: [(&str, &str); 3] = [
+const BEHIND: [(&str, &str); 4] = [
     ("evidence", ""),
     ("evidence", "/late"),
     ("requests", "/calls"),
+    ("batches", ""),
 ];
 
 /// Place of a table in [`NAMES`].
@@ -98,6 +101,7 @@ const REQUESTS: usize = 1;
 const EVIDENCE: usize = 0;
 const LATE: usize = 1;
 const CALLS: usize = 2;
+const BATCHES: usize = 3;
 
 /// Rows of one release, from a stage behind.
 #[derive(Debug)]
@@ -122,6 +126,7 @@ pub(crate) struct Store {
     reloaded: i64,
     evidence: Evidence,
     calls: Calls,
+    batches: Batches,
     clock: Clock,
     metrics: Arc<Metrics>,
     /// Sequence of the last release that was appended.
@@ -168,6 +173,7 @@ impl Store {
             reloaded,
             evidence,
             calls: Calls::new(correlate),
+            batches: Batches::new(&correlate.batches),
             clock,
             metrics: Arc::new(Metrics::default()),
             appended: 0,
@@ -206,9 +212,14 @@ impl Store {
     pub(crate) fn noting_in(self, folder: &Path) -> Self {
         let told = Told::new(folder, &self.app_id);
         let last = self.all().map(Target::committed).max().unwrap_or(0);
+        let now = self.now_unix_nano();
+        let committed = self.behind[BATCHES].committed();
+        let batches = self.batches;
+        let batches = batches.noting_in(folder, &self.app_id, committed, now);
         Self {
             last_with_rows: told.read().min(last),
             told: Some(told),
+            batches,
             ..self
         }
     }
@@ -291,6 +302,7 @@ impl Store {
             self.rows.build(release, seen_by, now)
         };
         let n_lost = built.n_lost.saturating_add(mapped.n_lost);
+        let n_lost = n_lost.saturating_add(self.batches.take(release, now));
         self.metrics.rows_lost.fetch_add(n_lost, Ordering::Relaxed);
         self.metrics.count_losses(&mapped.losses);
         let gpus: Vec<RecordBatch> = mapped.gpus.into_iter().map(target::compact).collect();
@@ -339,9 +351,16 @@ impl Store {
             tokio::task::block_in_place(|| evidence.write(running, is_urgent, now_unix_nano));
         self.append_behind(EVIDENCE, written.first);
         self.append_behind(LATE, written.completed);
-        let calls = &mut self.calls;
-        let written = tokio::task::block_in_place(|| calls.write(is_urgent, now_unix_nano));
-        self.append_behind(CALLS, written);
+        let (calls, batches) = (&mut self.calls, &mut self.batches);
+        let [calls, batches] = tokio::task::block_in_place(|| {
+            [
+                calls.write(is_urgent, now_unix_nano),
+                batches.write(is_urgent, now_unix_nano),
+            ]
+        });
+        self.append_behind(CALLS, calls);
+        self.append_behind(BATCHES, batches);
+        self.metrics.count_batches(self.batches.window());
         let gauges = [
             (&self.metrics.evidence_waiting, self.evidence.n_waiting()),
             (
@@ -416,7 +435,12 @@ impl Store {
             self.evidence.appended(),
             self.evidence.completed(),
             self.calls.appended(),
+            self.batches.appended(),
         ];
+        if let Err(error) = tokio::task::block_in_place(|| self.batches.note()) {
+            self.fail(BEHIND[BATCHES].0, &error);
+            return None;
+        }
         let throughs = [stored; NAMES.len()].into_iter().chain(behind);
         let targets = self.targets.iter_mut().chain(&mut self.behind);
         for (target, through) in targets.zip(throughs) {
@@ -429,6 +453,7 @@ impl Store {
                 }
             }
         }
+        self.batches.committed(behind[BATCHES]);
         self.pause = None;
         self.waiting_since = None;
         Some(Committed {
@@ -437,7 +462,7 @@ impl Store {
         })
     }
 
-    fn fail(&mut self, table: &str, error: &lake::Error) {
+    fn fail(&mut self, table: &str, error: &dyn std::error::Error) {
         self.metrics.commit_failures.fetch_add(1, Ordering::Relaxed);
         let pause = self.pause.map_or(RETRY_FIRST, |pause| {
             pause.saturating_mul(2).min(RETRY_LONGEST)

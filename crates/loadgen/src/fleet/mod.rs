@@ -12,6 +12,7 @@
 //!
 //! It knows nothing of how the spans are used, and the truth goes to nobody but its caller.
 
+mod batches;
 mod engine;
 mod exposition;
 mod fault;
@@ -46,6 +47,10 @@ pub struct Config {
     pub faults: Vec<Fault>,
     /// Whether engines tell of their batches, as spans with links to the requests in them.
     pub batch_spans: bool,
+    /// Whether they tell of each as an event on the span of each request in it, with its tokens.
+    pub batch_events: bool,
+    /// Whether they tell of a request's first one as attributes of its span.
+    pub batch_attributes: bool,
 }
 
 impl Default for Config {
@@ -58,6 +63,8 @@ impl Default for Config {
             rate: 4.0,
             faults: Vec::new(),
             batch_spans: false,
+            batch_events: false,
+            batch_attributes: false,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use super::{
-    Batch, Config, GPUS_PER_REPLICA, N_REPLICAS, Run, Scrape, Served, Target,
+    Batch, Config, GPUS_PER_REPLICA, N_REPLICAS, Run, Scrape, Served, Target, batches,
     engine::{Engine, Sequence},
     exposition,
     fault::{Cause, Delays, FaultKind, Faults},
@@ -103,10 +103,10 @@ impl World {
                 }
             }
         }
-        let mut told = Told::new(
-            self.requests.iter().map(|served| &served.request),
-            self.config.seed,
-        );
+        let steps = batches::by_request(&self.config, &self.batches, self.requests.len());
+        let requests = self.requests.iter().zip(&steps);
+        let requests = requests.map(|(served, steps)| (&served.request, steps.told(&self.config)));
+        let mut told = Told::new(requests, self.config.seed);
         if self.config.batch_spans {
             for batch in &self.batches {
                 let interval = (batch.start_unix_nano, batch.end_unix_nano);

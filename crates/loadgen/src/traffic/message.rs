@@ -12,6 +12,7 @@ pub(super) struct Message(Vec<u8>);
 pub(super) enum Value<'a> {
     Str(&'a str),
     Int(u32),
+    Long(u64),
     Double(f64),
     /// An array with one string in it.
     OneStr(&'a str),
@@ -100,6 +101,7 @@ fn any_value(value: Value<'_>) -> Message {
     match value {
         Value::Str(text) => message.bytes(1, text.as_bytes()),
         Value::Int(number) => message.varint(3, number.into()),
+        Value::Long(number) => message.varint(3, number),
         Value::Double(number) => message.fixed64(4, number.to_bits()),
         Value::OneStr(text) => message.message(
             5,

@@ -29,6 +29,7 @@ pub(crate) use batch::{NAMESPACE, engine_node, engine_pod_uid};
 pub(crate) use course::nanos;
 pub(crate) use plan::MODEL;
 pub(crate) use spans::EngineSpan;
+pub(crate) use step::{InStep, InSteps};
 
 /// What to generate.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,12 +96,18 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    pub(crate) fn new<'a>(requests: impl IntoIterator<Item = &'a Request>, seed: u64) -> Self {
+    pub(crate) fn new<'a>(
+        requests: impl IntoIterator<Item = (&'a Request, InSteps<'a>)>,
+        seed: u64,
+    ) -> Self {
         let mut rng = Rng::new(seed);
         let mut batches = batch::Batches::default();
         let engine_spans = requests
             .into_iter()
-            .map(|request| spans::write(request, &mut Rng::new(rng.next_u64()), &mut batches))
+            .map(|(request, steps)| {
+                let mut own_rng = Rng::new(rng.next_u64());
+                spans::write(request, &mut own_rng, &mut batches, steps)
+            })
             .collect();
         Self {
             rng,
@@ -150,7 +157,7 @@ pub fn generate(config: &Config) -> Traffic {
         // A generator per request: a change in how one is drawn leaves the others as they were.
         let mut own_rng = Rng::new(rng.next_u64());
         let request = Request::draw(config, start_unix_nano, &mut own_rng);
-        spans::write(&request, &mut own_rng, &mut batches);
+        spans::write(&request, &mut own_rng, &mut batches, InSteps::default());
         requests.push(request);
         let gap = Duration::try_from_secs_f64(config.gap_mean.as_secs_f64() * rng.exponential(1.0))
             .unwrap_or(Duration::MAX);

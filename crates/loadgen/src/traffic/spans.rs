@@ -10,6 +10,7 @@ use super::batch::{Batches, Sender};
 use super::course::{AUTH, Course, HOP, Interval, nanos};
 use super::message::{Kind, Message, Value};
 use super::plan::{Cause, Request};
+use super::step::InSteps;
 use crate::rng::Rng;
 
 const HTTPX: &str = "opentelemetry.instrumentation.httpx";
@@ -28,12 +29,18 @@ const CHUNKS_MAX: u32 = 24;
 pub(crate) type EngineSpan = ([u8; 16], SpanId);
 
 /// Writes the spans of one request into the batches of their senders; gives that of the engine.
-pub(super) fn write(request: &Request, rng: &mut Rng, batches: &mut Batches) -> Option<EngineSpan> {
+pub(super) fn write(
+    request: &Request,
+    rng: &mut Rng,
+    batches: &mut Batches,
+    steps: InSteps<'_>,
+) -> Option<EngineSpan> {
     let course = Course::of(request);
     let mut writer = Writer {
         request,
         rng,
         batches,
+        steps,
     };
     let client = writer.client(&course);
     let gateway_call = writer.gateway(&course, client);
@@ -45,6 +52,7 @@ struct Writer<'a> {
     request: &'a Request,
     rng: &'a mut Rng,
     batches: &'a mut Batches,
+    steps: InSteps<'a>,
 }
 
 /// What a span has besides its attributes.
@@ -247,6 +255,7 @@ impl Writer<'_> {
                 ("gen_ai.request.temperature", Value::Double(0.7)),
                 ("gen_ai.request.n", Value::Int(1)),
             ],
+            self.steps,
         );
         (trace_id, id)
     }
@@ -333,7 +342,7 @@ impl Writer<'_> {
     }
 
     fn span(&mut self, head: &Head<'_>, attributes: &[(&str, Value<'_>)]) -> SpanId {
-        self.span_of(self.request.trace_id, head, attributes)
+        self.span_of(self.request.trace_id, head, attributes, InSteps::default())
     }
 
     fn span_of(
@@ -341,6 +350,7 @@ impl Writer<'_> {
         trace_id: [u8; 16],
         head: &Head<'_>,
         attributes: &[(&str, Value<'_>)],
+        steps: InSteps<'_>,
     ) -> SpanId {
         let id = (self.rng.next_u64() | 1).to_be_bytes();
         let mut span = Message::default().bytes(1, &trace_id).bytes(2, &id);
@@ -353,6 +363,7 @@ impl Writer<'_> {
             .fixed64(7, head.interval.start)
             .fixed64(8, head.interval.end)
             .attributes(9, attributes);
+        span = steps.write(span);
         if let Some(message) = head.error {
             let status = Message::default().bytes(2, message.as_bytes()).varint(3, 2);
             span = span.message(15, &status);

@@ -90,6 +90,7 @@ async fn the_catalog_shows_our_tables_and_views_only() {
         +---------------------+------------+
         | table_name          | table_type |
         +---------------------+------------+
+        | batches             | BASE TABLE |
         | engine_samples      | BASE TABLE |
         | evidence            | BASE TABLE |
         | gpu_evidence        | VIEW       |
@@ -97,6 +98,7 @@ async fn the_catalog_shows_our_tables_and_views_only() {
         | operations          | VIEW       |
         | placement_intervals | VIEW       |
         | placements          | BASE TABLE |
+        | request_gpu_time    | VIEW       |
         | request_links       | VIEW       |
         | request_phases      | VIEW       |
         | requests            | BASE TABLE |
@@ -141,7 +143,7 @@ async fn an_almost_right_name_is_answered_with_the_right_one() {
         ("SELECT colour FROM spans", "double quotes"),
         (
             "SELECT * FROM span",
-            "there is no table `span`; the tables are engine_samples",
+            "there is no table `span`; the tables are batches",
         ),
         ("SELECT nothing(1)", "cannot be answered"),
         ("SELECT range(1, 100000000000)", "cannot be answered"),

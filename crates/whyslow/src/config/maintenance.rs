@@ -46,6 +46,8 @@ pub(crate) struct RetentionDays {
     pub(crate) placements: u32,
     /// Default 30.
     pub(crate) evidence: u32,
+    /// Default 14.
+    pub(crate) batches: u32,
 }
 
 impl Default for Maintenance {
@@ -75,6 +77,7 @@ impl Default for RetentionDays {
             engine_samples: days("engine_samples"),
             placements: days("placements"),
             evidence: days("evidence"),
+            batches: days("batches"),
         }
     }
 }
@@ -90,6 +93,7 @@ impl RetentionDays {
             "engine_samples" => self.engine_samples,
             "placements" => self.placements,
             "evidence" => self.evidence,
+            "batches" => self.batches,
             _ => spec.retention_days,
         };
         (days > 0).then_some(days)

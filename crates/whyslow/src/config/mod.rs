@@ -13,6 +13,7 @@
 //!
 //! It must not know how a stage works: every stage owns its own `Config`.
 
+mod batches;
 mod components;
 mod de;
 mod env;
@@ -30,6 +31,7 @@ mod tests;
 
 use std::path::Path;
 
+pub(crate) use batches::Batches;
 pub(crate) use error::{Error, Warning};
 pub(crate) use exporters::{Exporter, Kind};
 pub(crate) use maintenance::Maintenance;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{Config, Maintenance};
+use super::{Batches, Config, Maintenance};
 
 /// Level of the program's own log lines where nothing else is said.
 pub(super) const LOG_LEVEL: &str = "info";
@@ -77,6 +77,8 @@ pub(crate) struct Correlate {
     pub(crate) stitch_wait: Duration,
     /// CSV or YAML file that says which pod holds which GPU, where exporters do not. Default: none.
     pub(crate) placements_file: Option<String>,
+    /// Scheduling steps of engines, and the shares of their time.
+    pub(crate) batches: Batches,
 }
 
 impl Default for Correlate {
@@ -88,6 +90,7 @@ impl Default for Correlate {
             baseline: Duration::from_secs(600),
             stitch_wait: Duration::from_secs(30),
             placements_file: None,
+            batches: Batches::default(),
         }
     }
 }
@@ -106,7 +109,7 @@ impl Correlate {
             Some((key, _)) => Err(format!(
                 "`{key}` must be at most `1h`: what it waits for is remembered in memory"
             )),
-            None => Ok(()),
+            None => self.batches.validate(),
         }
     }
 }

@@ -6,6 +6,7 @@ use correlate::{
 };
 use otlp::{SpanId, TraceId};
 
+use super::batches;
 use super::rows::{Row, Rows};
 use crate::sql::source::{Source, quoted};
 
@@ -90,6 +91,7 @@ pub(super) async fn load(
         running_max,
         devices: devices(source, &row).await?,
         neighbours: neighbours(source, &row).await?,
+        batches: batches::load(source, &row, rows.iter().count() == 1).await?,
         spans,
     };
     let request = Described {

@@ -1,7 +1,9 @@
 //! An explanation for programs: one JSON object; keys stay, keys may come.
 
 use anyhow::Context as _;
-use correlate::{Course, Explanation, Fact, Hypothesis, Link, Part, PhaseTime, Role};
+use correlate::{
+    BatchSums, Companion, Course, Explanation, Fact, Hypothesis, Link, Part, PhaseTime, Role,
+};
 use serde_json::{Value, json};
 
 use super::facts::Subject;
@@ -19,6 +21,7 @@ pub(super) fn render(subject: &Subject, explanation: &Explanation) -> anyhow::Re
         "phases": explanation.phases.iter().map(phase).collect::<Value>(),
         "course": explanation.course.as_ref().map(course),
         "hypotheses": explanation.hypotheses.iter().map(hypothesis).collect::<Value>(),
+        "batches": explanation.batches.map(|sums| batches(sums, &subject.facts.batches.companions)),
         "open": explanation.open,
     });
     let text = serde_json::to_string_pretty(&object).context("write the explanation as JSON")?;
@@ -84,4 +87,20 @@ fn hypothesis(hypothesis: &Hypothesis) -> Value {
 
 fn fact(fact: &Fact) -> Value {
     json!({ "text": fact.text, "source": fact.source, "strength": fact.strength.as_str() })
+}
+
+fn batches(sums: BatchSums, companions: &[Companion]) -> Value {
+    json!({
+        "steps": sums.n_batches,
+        "duration_ns": sums.duration_ns,
+        "share_ns": sums.share_ns,
+        "estimated_ns": sums.estimated_ns,
+        "unshared_steps": sums.n_unshared,
+        "participants_max": sums.participants_max,
+        "companions": companions.iter().map(|companion| json!({
+            "request_id": companion.name,
+            "steps": companion.n_batches,
+            "tokens": companion.tokens,
+        })).collect::<Value>(),
+    })
 }

@@ -82,6 +82,10 @@ impl<'a> Row<'a> {
         )
     }
 
+    pub(super) fn bool(&self, name: &str) -> Option<bool> {
+        Some(self.cell(name)?.as_boolean_opt()?.value(self.row))
+    }
+
     /// Also of a column of whole numbers.
     pub(super) fn float(&self, name: &str) -> Option<f64> {
         let cell = self.cell(name)?;

@@ -14,6 +14,7 @@ pub(super) fn render(subject: &Subject, explanation: &Explanation) -> String {
     phases(explanation, subject, &mut out);
     course(explanation, &mut out);
     hypotheses(explanation, &mut out);
+    batches(explanation, subject, &mut out);
     if !explanation.open.is_empty() {
         out.push_str("\nCannot be concluded:\n");
         for open in &explanation.open {
@@ -180,5 +181,48 @@ fn hypotheses(explanation: &Explanation, out: &mut String) {
             .facts_against
             .iter()
             .for_each(|fact| say("against:", fact));
+    }
+}
+
+/// The steps that it was in, and who was in them too.
+fn batches(explanation: &Explanation, subject: &Subject, out: &mut String) {
+    let Some(sums) = explanation.batches else {
+        return;
+    };
+    let seconds = |nanos: i64| nanos as f64 / 1e9;
+    out.push_str(&format!(
+        "\nBatches: {} steps of the engine, {:.3} s in all\n",
+        sums.n_batches,
+        seconds(sums.duration_ns)
+    ));
+    if sums.n_unshared < sums.n_batches {
+        let estimated = if sums.estimated_ns > 0 {
+            format!(", {:.3} s of it estimated", seconds(sums.estimated_ns))
+        } else {
+            String::new()
+        };
+        out.push_str(&format!(
+            "  its share of that time is {:.3} s{estimated}\n",
+            seconds(sums.share_ns)
+        ));
+    }
+    if sums.n_unshared > 0 {
+        out.push_str(&format!(
+            "  its share of {} steps is not known: the engine did not say when they were, or how many took part\n",
+            sums.n_unshared
+        ));
+    }
+    if let Some(most) = sums.participants_max {
+        out.push_str(&format!("  up to {most} requests were in one step\n"));
+    }
+    for companion in &subject.facts.batches.companions {
+        let tokens = companion
+            .tokens
+            .map_or(String::new(), |tokens| format!(", {tokens} tokens"));
+        out.push_str(&format!(
+            "  with {}: {} steps{tokens}\n",
+            printable(&companion.name, TEXT_CHARS_MAX),
+            companion.n_batches
+        ));
     }
 }

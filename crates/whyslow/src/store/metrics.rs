@@ -25,6 +25,9 @@ pub(crate) struct Metrics {
     pub(super) evidence_waiting: AtomicU64,
     pub(super) evidence_incomplete: AtomicU64,
     pub(super) calls_waiting: AtomicU64,
+    batches_waiting: AtomicU64,
+    batch_sightings_late: AtomicU64,
+    batch_sightings_untimed: AtomicU64,
     points_unmapped: [AtomicU64; LossReason::ALL.len()],
     placements: [AtomicU64; Source::ALL.len()],
     devices_unnamed: AtomicU64,
@@ -42,6 +45,17 @@ impl Metrics {
             rows.fetch_add(n_rows, Ordering::Relaxed);
         }
         self.commits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_batches(&self, window: &correlate::BatchWindow) {
+        let numbers = [
+            (&self.batches_waiting, window.n_participants() as u64),
+            (&self.batch_sightings_late, window.n_late()),
+            (&self.batch_sightings_untimed, window.n_untimed()),
+        ];
+        for (cell, number) in numbers {
+            cell.store(number, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn count_losses(&self, losses: &Losses) {
@@ -111,6 +125,24 @@ impl Metrics {
                 "gauge",
                 "Calls that wait for an engine request of another trace before their row is written.",
                 &self.calls_waiting,
+            ),
+            (
+                "lake_batches_waiting",
+                "gauge",
+                "Participants of batches that are not written, because not all of them are known.",
+                &self.batches_waiting,
+            ),
+            (
+                "lake_batch_sightings_late_total",
+                "counter",
+                "What spans said of batches that were written before, or may have been.",
+                &self.batch_sightings_late,
+            ),
+            (
+                "lake_batch_sightings_untimed_total",
+                "counter",
+                "What spans said of batches at a time that cannot be.",
+                &self.batch_sightings_untimed,
             ),
         ];
         for (name, kind, help, value) in cells {

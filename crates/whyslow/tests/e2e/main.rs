@@ -12,6 +12,8 @@
 #[cfg(test)]
 mod backend_down;
 #[cfg(test)]
+mod batches;
+#[cfg(test)]
 mod calls;
 #[cfg(test)]
 mod commands;

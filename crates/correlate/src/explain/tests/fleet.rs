@@ -321,6 +321,7 @@ impl Told {
                 .cloned()
                 .unwrap_or_default(),
             neighbours: neighbours.collect(),
+            batches: crate::BatchFacts::default(),
         }
     }
 }

@@ -1,0 +1,7 @@
+//! Forms, sums, contradictions, crashes.
+
+mod exactly_once;
+mod fleet;
+mod forms;
+mod hostile;
+mod support;
