@@ -1,4 +1,4 @@
-//! An explanation for programs: one JSON object; keys stay, keys may come.
+//! An explanation for programs: one JSON object per trace; keys stay, keys may come.
 
 use anyhow::Context as _;
 use correlate::{Course, Explanation, Fact, Hypothesis, Link, Part, PhaseTime, Role};
@@ -6,9 +6,23 @@ use serde_json::{Value, json};
 
 use super::facts::Subject;
 
+/// Over several lines.
 pub(super) fn render(subject: &Subject, explanation: &Explanation) -> anyhow::Result<String> {
+    let object = object(subject, explanation);
+    let text = serde_json::to_string_pretty(&object).context("write the explanation as JSON")?;
+    Ok(format!("{text}\n"))
+}
+
+/// On one line.
+pub(super) fn line(subject: &Subject, explanation: &Explanation) -> anyhow::Result<String> {
+    let object = object(subject, explanation);
+    let text = serde_json::to_string(&object).context("write the explanation as JSON")?;
+    Ok(format!("{text}\n"))
+}
+
+fn object(subject: &Subject, explanation: &Explanation) -> Value {
     let request = subject.request.as_ref();
-    let object = json!({
+    json!({
         "trace_id": subject.trace_id.to_string(),
         "request_id": request.and_then(|request| request.request_id.as_deref()),
         "model": request.and_then(|request| request.model.as_deref()),
@@ -20,9 +34,7 @@ pub(super) fn render(subject: &Subject, explanation: &Explanation) -> anyhow::Re
         "course": explanation.course.as_ref().map(course),
         "hypotheses": explanation.hypotheses.iter().map(hypothesis).collect::<Value>(),
         "open": explanation.open,
-    });
-    let text = serde_json::to_string_pretty(&object).context("write the explanation as JSON")?;
-    Ok(format!("{text}\n"))
+    })
 }
 
 fn phase(phase: &PhaseTime) -> Value {
