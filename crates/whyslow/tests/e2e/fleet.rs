@@ -350,7 +350,7 @@ fn no_gpu_is_blamed_where_nobody_says_who_holds_it() {
     };
     let plays = plays.into_iter().map(Play::unmapped).collect();
     let judged = judge_all(plays, n_max, |server| {
-        let named = "SELECT count(*) FROM evidence WHERE gpu_uuid IS NOT NULL OR missing_link <> 'placement'";
+        let named = "SELECT count(*) FROM gpu_evidence WHERE gpu_uuid IS NOT NULL OR missing_link <> 'placement'";
         assert_eq!(server.sql(named)[0][0], 0);
         let samples = "SELECT count(DISTINCT gpu_uuid) FROM gpu_samples";
         assert_eq!(server.sql(samples)[0][0], 8, "the samples are there");
@@ -425,13 +425,13 @@ fn a_fleet_is_scraped_while_it_plays_and_a_file_says_who_holds_which_gpu() {
     );
     let n_requests = truth["requests"].as_array().unwrap().len() as i64;
     assert_eq!(
-        int("SELECT count(DISTINCT span_id) FROM evidence"),
+        int("SELECT count(DISTINCT span_id) FROM gpu_evidence"),
         n_requests
     );
-    assert_eq!(int("SELECT count(*) FROM evidence"), 2 * n_requests);
-    let sources = server.sql("SELECT DISTINCT placement_source, missing_link FROM evidence");
+    assert_eq!(int("SELECT count(*) FROM gpu_evidence"), 2 * n_requests);
+    let sources = server.sql("SELECT DISTINCT placement_source, missing_link FROM gpu_evidence");
     assert_eq!(sources, [[Value::from("static_file"), Value::Null]]);
-    let hot = "SELECT DISTINCT gpu_uuid FROM evidence WHERE thermal_throttle_share > 0";
+    let hot = "SELECT DISTINCT gpu_uuid FROM gpu_evidence WHERE thermal_throttle_share > 0";
     assert_eq!(server.sql(hot), [[Value::from(guilty)]]);
     server.stop();
 }
