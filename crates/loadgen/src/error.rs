@@ -3,6 +3,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -89,5 +90,23 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong and where.
         source: otlp::Error,
+    },
+    /// Nothing of this name can go wrong.
+    #[error("`{name}` is no fault; known are {known}")]
+    UnknownFault {
+        /// The name as given.
+        name: String,
+        /// All names.
+        known: String,
+    },
+    /// A fault's stretch of time cannot be read, is empty, or begins after the end.
+    #[error(
+        "`{text}` is not `NAME` or `NAME@FROM-TO` with whole seconds, FROM before TO, in a run of {duration:?}"
+    )]
+    FaultStretch {
+        /// The text as given.
+        text: String,
+        /// How long the run is.
+        duration: Duration,
     },
 }

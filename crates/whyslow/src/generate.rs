@@ -1,4 +1,6 @@
-//! `whyslow loadgen`: generated LLM traffic over real OTLP.
+//! `whyslow loadgen`: generated LLM traffic over real OTLP; `whyslow loadgen fleet`: a simulated fleet with its metrics.
+
+mod fleet;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -19,10 +21,16 @@ const BATCH: u32 = 100;
 
 /// Send generated LLM traffic (client, gateway, RAG service, vLLM) to an OTLP/gRPC server.
 ///
-/// Equal seeds give equal traffic. Some requests fail and some are slow for a known cause.
+/// Equal seeds give equal traffic. Some requests fail and some are slow for a known cause. `fleet` has requests that get in
+/// each other's way, GPUs, and metrics.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  whyslow loadgen --rate 20 --requests 1000")]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  whyslow loadgen --rate 20 --requests 1000\n  whyslow loadgen fleet --speed max"
+)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    kind: Option<Kind>,
     /// Server to send to.
     #[arg(
         long,
@@ -44,8 +52,17 @@ pub(crate) struct Args {
     connect: ConnectArgs,
 }
 
+/// What is generated, other than requests by themselves.
+#[derive(Debug, clap::Subcommand)]
+enum Kind {
+    Fleet(Box<fleet::Args>),
+}
+
 /// Runs the command.
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
+    if let Some(Kind::Fleet(args)) = args.kind {
+        return Box::pin(fleet::run(*args)).await;
+    }
     let config = args.connect.client(&args.endpoint, Protocol::Grpc)?;
     let client = Arc::new(Client::new(&config)?);
     let endpoint = config.endpoint;

@@ -24,7 +24,8 @@ use tokio::task::JoinSet;
 use crate::connect::ConnectArgs;
 use crate::show::progress::Progress;
 use crate::show::text;
-use pace::{Pace, Speed};
+use pace::Pace;
+pub(crate) use pace::Speed;
 use summary::Summary;
 
 /// Send captured OTLP trace requests to a server, in the order of their arrival.
@@ -61,8 +62,9 @@ pub(crate) struct Args {
     connect: ConnectArgs,
 }
 
+/// How export requests travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum ProtocolArg {
+pub(crate) enum ProtocolArg {
     Grpc,
     HttpProtobuf,
     HttpJson,

@@ -93,7 +93,8 @@ pub(super) fn phases(
     cohort: &Cohort,
 ) -> Vec<PhaseTime> {
     let is_large = cohort.n_requests >= COHORT_MIN;
-    let usual = |seconds: Option<f64>| seconds.filter(|_| is_large);
+    // Less than nothing is what clocks say that differ: nothing is known then.
+    let usual = |seconds: Option<f64>| seconds.filter(|usual| is_large && *usual >= 0.0);
     let mut phases = Vec::new();
     let mut push = |phase, start: i64, seconds: Option<f64>, usual_s: Option<f64>| {
         if let Some(seconds) = seconds {

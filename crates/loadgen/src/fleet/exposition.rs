@@ -2,7 +2,7 @@
 
 use super::{
     engine::{Counters, KV_TOKENS},
-    gpu::{Gpu, Gpus},
+    gpu::{Gpu, Gpus, idx_on_node, node_of},
 };
 use crate::traffic;
 
@@ -51,8 +51,8 @@ pub(super) fn engine(counters: Counters) -> String {
     text
 }
 
-/// Metrics of all GPUs.
-pub(super) fn gpus(gpus: &Gpus) -> String {
+/// Metrics of the GPUs of a node; with the pods that hold them, where the exporter is to know them.
+pub(super) fn gpus(gpus: &Gpus, node_idx: u8, names_pods: bool) -> String {
     type Value = fn(&Gpu) -> String;
     let fields: [(&str, &str, Value); 12] = [
         ("DCGM_FI_DEV_SM_CLOCK", "gauge", |gpu| {
@@ -92,22 +92,38 @@ pub(super) fn gpus(gpus: &Gpus) -> String {
             |gpu| gpu.nvlink_errors.to_string(),
         ),
     ];
+    let node = traffic::engine_node(node_idx);
+    let of_node = || {
+        (0_u8..)
+            .zip(&gpus.all)
+            .filter(|(number, _)| node_of(*number) == node_idx)
+    };
     let mut text = String::new();
     for (name, kind, value) in fields {
         text.push_str(&format!("# HELP {name} {name}\n# TYPE {name} {kind}\n"));
-        for (number, gpu) in gpus.all.iter().enumerate() {
-            let (pod, namespace, container) = match gpu.holder {
-                Some(replica_idx) => (traffic::engine_pod(replica_idx), traffic::NAMESPACE, "vllm"),
-                None => (format!("embedder-{number}"), "search", "tei"),
+        for (number, gpu) in of_node() {
+            let idx = idx_on_node(number);
+            let holder = if names_pods {
+                pod_labels(number, gpu.holder)
+            } else {
+                String::new()
             };
-            text.push_str(&format!("{name}{{gpu=\"{number}\",UUID=\"{}\",pci_bus_id=\"00000000:{:02x}:00.0\",device=\"nvidia{number}\",\
-                 modelName=\"NVIDIA H100 80GB HBM3\",Hostname=\"gpu-node-01\",container=\"{container}\",\
-                 namespace=\"{namespace}\",pod=\"{pod}\"}} {}\n",
+            text.push_str(&format!("{name}{{gpu=\"{idx}\",UUID=\"{}\",pci_bus_id=\"00000000:{:02x}:00.0\",device=\"nvidia{idx}\",\
+                 modelName=\"NVIDIA H100 80GB HBM3\",Hostname=\"{node}\"{holder}}} {}\n",
                 gpu.uuid,
-                0x1a + 0x10 * number,
+                0x1a + 0x10 * idx,
                 value(gpu)
             ));
         }
     }
     text
+}
+
+/// What `--kubernetes` adds.
+fn pod_labels(number: u8, holder: Option<u8>) -> String {
+    let (pod, namespace, container) = match holder {
+        Some(replica_idx) => (traffic::engine_pod(replica_idx), traffic::NAMESPACE, "vllm"),
+        None => (format!("embedder-{number}"), "search", "tei"),
+    };
+    format!(",container=\"{container}\",namespace=\"{namespace}\",pod=\"{pod}\"")
 }

@@ -49,10 +49,10 @@ impl Cause {
             Self::QueueBurst => "queue_burst",
             Self::KvPreemption => "kv_preemption",
             Self::LongPrefill => "long_prefill",
-            Self::ThermalThrottle => "thermal_throttle",
-            Self::PowerThrottle => "power_throttle",
+            Self::ThermalThrottle => "thermal",
+            Self::PowerThrottle => "power",
             Self::Xid => "xid",
-            Self::NvlinkSlow => "nvlink_slow",
+            Self::NvlinkSlow => "nvlink",
             Self::SlowRag => "slow_rag",
             Self::SlowClient => "slow_client",
             Self::GatewayStall => "gateway_stall",
@@ -83,6 +83,28 @@ pub enum FaultKind {
     PodMoved,
     /// The clock of the engines' hosts is ahead by two seconds.
     ClockAhead,
+}
+
+impl FaultKind {
+    /// All of them: first those that make requests slow, then those that make it harder to say why.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let causes = Cause::ALL.into_iter().map(Self::Slow);
+        causes
+            .chain([Self::ContextLost, Self::PodMoved, Self::ClockAhead])
+            .collect()
+    }
+
+    /// In snake case.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Slow(cause) => cause.as_str(),
+            Self::ContextLost => "context_lost",
+            Self::PodMoved => "pod_moved",
+            Self::ClockAhead => "clock_ahead",
+        }
+    }
 }
 
 impl Fault {

@@ -1,7 +1,7 @@
 //! The GPUs: how they feel the work, and which pod holds them.
 
 use super::{
-    GPUS_PER_REPLICA, N_GPUS, N_REPLICAS,
+    GPUS_PER_REPLICA, N_GPUS, N_NODES, N_REPLICAS,
     fault::{Cause, FaultKind, Faults},
     world::gpus_of,
 };
@@ -70,10 +70,12 @@ pub(super) struct Gpus {
 
 impl Gpus {
     pub(super) fn new(seed: u64, start: u64, faults: &Faults) -> Self {
+        // The machines are the same whatever happens on them: a file of placements fits every run.
+        let mut identity = Rng::new(0x6770_7573);
         let mut rng = Rng::new(seed ^ 0x6770_7573);
         let all = (0..N_GPUS)
             .map(|_| Gpu {
-                uuid: uuid(&mut rng),
+                uuid: uuid(&mut identity),
                 util: 0.0,
                 clock_mhz: CLOCK_MHZ,
                 temp_c: 45.0,
@@ -170,7 +172,7 @@ impl Gpus {
             .zip(gpus(replica_idx, is_moved))
             .map(move |(tp_rank, number)| Placement {
                 gpu_uuid: self.all[usize::from(number)].uuid.clone(),
-                gpu_idx: number,
+                gpu_idx: idx_on_node(number),
                 pod: crate::traffic::engine_pod(replica_idx),
                 pod_uid: Some(crate::traffic::engine_pod_uid(replica_idx)),
                 namespace: crate::traffic::NAMESPACE,
@@ -182,7 +184,17 @@ impl Gpus {
     }
 }
 
-/// GPUs of a replica; replica 0 has spare ones after it has moved.
+/// The node of a GPU: that of the replica that it belongs to, or would belong to after a move.
+pub(super) const fn node_of(number: u8) -> u8 {
+    number / GPUS_PER_REPLICA % N_NODES
+}
+
+/// The number of a GPU on its node.
+pub(super) const fn idx_on_node(number: u8) -> u8 {
+    number / (GPUS_PER_REPLICA * N_NODES) * GPUS_PER_REPLICA + number % GPUS_PER_REPLICA
+}
+
+/// GPUs of a replica; replica 0 has spare ones, on the same node, after it has moved.
 fn gpus(replica_idx: u8, is_moved: bool) -> std::ops::Range<u8> {
     gpus_of(if is_moved && replica_idx == 0 {
         N_REPLICAS

@@ -3,7 +3,7 @@
 //! [`crate::traffic`] draws every request by itself; here they share engines. A discrete-event model of replicas with
 //! continuous batching (`engine`), chunked prefill, a KV cache that runs full, preemption and tensor-parallel GPUs
 //! (`gpu`) runs the requests; [`Fault`]s change what happens in a stretch of time. Out come what a real fleet would
-//! tell: OTLP spans of client, gateway, RAG service and engine, `/metrics` of engines and of a GPU exporter once a second,
+//! tell: OTLP spans of client, gateway, RAG service and engine, `/metrics` of engines and of an exporter of GPUs per node once a second,
 //! placements of pods on GPUs, batches with their participants; and the truth: for each request the time that each cause
 //! cost it ([`Delays`]).
 //!
@@ -17,6 +17,9 @@ mod engine;
 mod exposition;
 mod fault;
 mod gpu;
+mod scenario;
+mod target;
+mod truth;
 mod world;
 
 #[cfg(test)]
@@ -29,6 +32,8 @@ use crate::traffic::Export;
 pub use engine::Batch;
 pub use fault::{Cause, Delays, Fault, FaultKind};
 pub use gpu::Placement;
+pub use scenario::{faults, tour};
+pub use truth::truth;
 
 pub use crate::traffic::engine_pod;
 
@@ -51,6 +56,8 @@ pub struct Config {
     pub batch_events: bool,
     /// Whether they tell of a request's first one as attributes of its span.
     pub batch_attributes: bool,
+    /// Whether the exporters of GPUs say which pod holds which, as dcgm-exporter does with `--kubernetes`.
+    pub names_pods: bool,
 }
 
 impl Default for Config {
@@ -65,6 +72,7 @@ impl Default for Config {
             batch_spans: false,
             batch_events: false,
             batch_attributes: false,
+            names_pods: true,
         }
     }
 }
@@ -76,7 +84,7 @@ pub struct Run {
     pub requests: Vec<Served>,
     /// Spans, in order of [`Export::due_unix_nano`].
     pub exports: Vec<Export>,
-    /// `/metrics` of every engine and of the GPU exporter, in order of time.
+    /// `/metrics` of every engine and of the exporters of GPUs, in order of time.
     pub scrapes: Vec<Scrape>,
     /// Which pod held which GPU when.
     pub placements: Vec<Placement>,
@@ -93,6 +101,8 @@ pub struct Served {
     pub delays: Delays,
     /// Times that it lost its place in the KV cache.
     pub n_preemptions: u32,
+    /// One of those that are sent to make others slow: a long prompt, or a long answer.
+    pub is_injected: bool,
 }
 
 /// What a scrape of one target gave.
@@ -114,12 +124,18 @@ pub enum Target {
         /// Which, from 0.
         replica_idx: u8,
     },
-    /// The GPU exporter; one tells of all GPUs.
-    Gpus,
+    /// The exporter of the GPUs of a node.
+    Gpus {
+        /// Which, from 0.
+        node_idx: u8,
+    },
 }
 
 /// Replicas of the engine.
 pub const N_REPLICAS: u8 = 2;
+
+/// Nodes with GPUs: each replica has one of its own.
+pub const N_NODES: u8 = N_REPLICAS;
 
 /// GPUs of a replica, which run each step together.
 pub const GPUS_PER_REPLICA: u8 = 2;

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 use super::{
-    Batch, Config, GPUS_PER_REPLICA, N_REPLICAS, Run, Scrape, Served, Target, batches,
+    Batch, Config, GPUS_PER_REPLICA, N_NODES, N_REPLICAS, Run, Scrape, Served, Target, batches,
     engine::{Engine, Sequence},
     exposition,
     fault::{Cause, Delays, FaultKind, Faults},
@@ -200,6 +200,7 @@ impl World {
             request,
             delays,
             n_preemptions: 0,
+            is_injected: shape != Shape::Usual,
         });
     }
 
@@ -250,12 +251,14 @@ impl World {
             });
         }
         self.gpus.advance(now, busy, &self.faults);
-        let text = exposition::gpus(&self.gpus);
-        self.scrapes.push(Scrape {
-            target: Target::Gpus,
-            at_unix_nano: now,
-            text,
-        });
+        for node_idx in 0..N_NODES {
+            let text = exposition::gpus(&self.gpus, node_idx, self.config.names_pods);
+            self.scrapes.push(Scrape {
+                target: Target::Gpus { node_idx },
+                at_unix_nano: now,
+                text,
+            });
+        }
         let is_over = now > self.config.start_unix_nano + nanos(self.config.duration) + 5 * SECOND;
         if self.n_open > 0 || !is_over {
             self.events.push(Reverse((now + SECOND, Event::Scrape)));

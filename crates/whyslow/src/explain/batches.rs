@@ -2,8 +2,9 @@
 
 use correlate::{BatchFact, BatchFacts, Companion};
 
+use super::rows::Source;
 use super::rows::{Row, Rows};
-use crate::sql::source::{Source, quoted};
+use crate::sql::source::quoted;
 
 const SECOND: i64 = 1_000_000_000;
 

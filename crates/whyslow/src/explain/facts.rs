@@ -7,13 +7,16 @@ use correlate::{
 use otlp::{SpanId, TraceId};
 
 use super::batches;
-use super::rows::{Row, Rows};
-use crate::sql::source::{Source, quoted};
+use super::rows::{Row, Rows, Source};
+use crate::sql::source::quoted;
 
 const SECOND: i64 = 1_000_000_000;
 
 /// Requests around it that tell what is usual.
 const COHORT_NANOS: i64 = 3_600 * SECOND;
+
+/// What is usual is asked for whole minutes: requests of one minute ask the same.
+const MINUTE: i64 = 60 * SECOND;
 
 /// Prompts that can still have been computed when the request came.
 const NEIGHBOURS_NANOS: i64 = 600 * SECOND;
@@ -189,15 +192,20 @@ fn engine(row: &Row<'_>) -> anyhow::Result<EngineFact> {
     })
 }
 
+/// From an hour before the minute to an hour after it.
+fn around(unix_nano: i64) -> String {
+    let minute = unix_nano - unix_nano.rem_euclid(MINUTE);
+    format!(
+        "BETWEEN {} AND {}",
+        minute.saturating_sub(COHORT_NANOS),
+        minute.saturating_add(COHORT_NANOS)
+    )
+}
+
 /// Medians of requests like it, from an hour before to an hour after; those of the ways to and from the engine are of
 /// kept traces only, because of others no span is stored.
 async fn cohort(source: &Source, row: &Row<'_>) -> anyhow::Result<Cohort> {
-    let start = row.int("start_time_unix_nano").unwrap_or(0);
-    let around = format!(
-        "BETWEEN {} AND {}",
-        start - COHORT_NANOS,
-        start + COHORT_NANOS
-    );
+    let around = around(row.int("start_time_unix_nano").unwrap_or(0));
     let same = |column: &str| match row.text(column) {
         Some(text) => format!("{column} = {}", quoted(&text)),
         None => format!("{column} IS NULL"),
@@ -210,16 +218,9 @@ async fn cohort(source: &Source, row: &Row<'_>) -> anyhow::Result<Cohort> {
         same("input_band"),
         same("output_band")
     );
-    let ways = format!(
-        "SELECT median(engine.start_time_unix_nano - root.start_time_unix_nano) / 1e9 AS before_s, \
-         median(root.end_time_unix_nano - engine.end_time_unix_nano) / 1e9 AS delivery_s \
-         FROM spans AS root JOIN spans AS engine ON engine.trace_id = root.trace_id \
-         WHERE root.parent_span_id IS NULL AND engine.parent_span_id IS NOT NULL AND engine.span_id IN \
-         (SELECT span_id FROM requests WHERE start_time_unix_nano {around} AND position = 'engine' AND decision = 'sampled') \
-         AND root.start_time_unix_nano {around}"
-    );
+    let ways = usual_ways(&around);
     let mut cohort = Cohort::default();
-    if let Some(row) = Rows::ask(source, &engine).await?.iter().next() {
+    if let Some(row) = Rows::ask_once(source, &engine).await?.iter().next() {
         cohort.n_requests = row
             .int("n")
             .and_then(|n| u64::try_from(n).ok())
@@ -228,11 +229,31 @@ async fn cohort(source: &Source, row: &Row<'_>) -> anyhow::Result<Cohort> {
         cohort.prefill_s = row.float("prefill_s");
         cohort.tpot_s = row.float("tpot_s");
     }
-    if let Some(row) = Rows::ask(source, &ways).await?.iter().next() {
+    if let Some(row) = Rows::ask_once(source, &ways).await?.iter().next() {
         cohort.before_s = row.float("before_s");
         cohort.delivery_s = row.float("delivery_s");
     }
     Ok(cohort)
+}
+
+/// Medians of the ways to and from the engine, of kept requests whose trace has both ends. Clocks of hosts are set right as
+/// for the request itself: an engine's interval that does not lie within that of whoever waited for it is moved to the
+/// middle of what is possible. A call that streams may end before the engine does; what made that call does not.
+fn usual_ways(around: &str) -> String {
+    format!(
+        "WITH near AS (SELECT trace_id, span_id, parent_span_id, start_time_unix_nano AS began, end_time_unix_nano AS ended \
+         FROM spans WHERE start_time_unix_nano {around}), \
+         ways AS (SELECT engine.began - root.began AS before, root.ended - engine.ended AS after, \
+         engine.began - caller.began AS earliest, \
+         engine.ended - greatest(caller.ended, coalesce(holder.ended, caller.ended)) AS latest \
+         FROM near AS engine JOIN near AS root ON root.trace_id = engine.trace_id AND root.parent_span_id IS NULL \
+         JOIN near AS caller ON caller.trace_id = engine.trace_id AND caller.span_id = engine.parent_span_id \
+         LEFT JOIN near AS holder ON holder.trace_id = caller.trace_id AND holder.span_id = caller.parent_span_id \
+         WHERE engine.span_id IN (SELECT span_id FROM requests WHERE start_time_unix_nano {around} AND position = 'engine' AND decision = 'sampled')), \
+         clocks AS (SELECT before, after, CASE WHEN (earliest < 0 OR latest > 0) AND latest <= earliest \
+         THEN (earliest + latest) / 2 ELSE 0 END AS ahead FROM ways) \
+         SELECT median(before - ahead) / 1e9 AS before_s, median(after + ahead) / 1e9 AS delivery_s FROM clocks"
+    )
 }
 
 /// Samples of the request's engine, by pod or instance (where samples name neither, of the only engine that there is),
@@ -245,12 +266,11 @@ async fn engine_samples(
     let end = start + row.int("duration_ns").unwrap_or(0);
     let engines = format!(
         "SELECT k8s_pod_name, k8s_pod_uid, service_instance_id, engine_index, max(requests_running) AS running_max \
-         FROM engine_samples WHERE time_unix_nano BETWEEN {} AND {} \
+         FROM engine_samples WHERE time_unix_nano {} \
          GROUP BY k8s_pod_name, k8s_pod_uid, service_instance_id, engine_index",
-        start - COHORT_NANOS,
-        start + COHORT_NANOS
+        around(start)
     );
-    let engines = Rows::ask(source, &engines).await?;
+    let engines = Rows::ask_once(source, &engines).await?;
     let names = ["k8s_pod_uid", "k8s_pod_name", "service_instance_id"];
     let is_named = |engine: &Row<'_>| {
         names

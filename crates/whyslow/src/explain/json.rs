@@ -1,4 +1,4 @@
-//! An explanation for programs: one JSON object; keys stay, keys may come.
+//! An explanation for programs: one JSON object per trace; keys stay, keys may come.
 
 use anyhow::Context as _;
 use correlate::{
@@ -8,9 +8,23 @@ use serde_json::{Value, json};
 
 use super::facts::Subject;
 
+/// Over several lines.
 pub(super) fn render(subject: &Subject, explanation: &Explanation) -> anyhow::Result<String> {
+    let object = object(subject, explanation);
+    let text = serde_json::to_string_pretty(&object).context("write the explanation as JSON")?;
+    Ok(format!("{text}\n"))
+}
+
+/// On one line.
+pub(super) fn line(subject: &Subject, explanation: &Explanation) -> anyhow::Result<String> {
+    let object = object(subject, explanation);
+    let text = serde_json::to_string(&object).context("write the explanation as JSON")?;
+    Ok(format!("{text}\n"))
+}
+
+fn object(subject: &Subject, explanation: &Explanation) -> Value {
     let request = subject.request.as_ref();
-    let object = json!({
+    json!({
         "trace_id": subject.trace_id.to_string(),
         "request_id": request.and_then(|request| request.request_id.as_deref()),
         "model": request.and_then(|request| request.model.as_deref()),
@@ -23,9 +37,7 @@ pub(super) fn render(subject: &Subject, explanation: &Explanation) -> anyhow::Re
         "hypotheses": explanation.hypotheses.iter().map(hypothesis).collect::<Value>(),
         "batches": explanation.batches.map(|sums| batches(sums, &subject.facts.batches.companions)),
         "open": explanation.open,
-    });
-    let text = serde_json::to_string_pretty(&object).context("write the explanation as JSON")?;
-    Ok(format!("{text}\n"))
+    })
 }
 
 fn phase(phase: &PhaseTime) -> Value {

@@ -1,6 +1,6 @@
 //! Rows of an answer by column name, whatever integer or text type a column has on the way.
 
-use std::collections::HashMap;
+use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use anyhow::Context as _;
 use arrow::{
@@ -9,7 +9,25 @@ use arrow::{
 };
 
 use crate::history::cells;
-use crate::sql::source::Source;
+use crate::sql::source;
+
+/// Answers that are remembered; each has a few rows.
+const REMEMBERED_MAX: usize = 1 << 12;
+
+/// Who is asked, and what it has answered: several requests ask the same about what is around them.
+pub(super) struct Source {
+    asked: source::Source,
+    remembered: RefCell<HashMap<String, Rc<Rows>>>,
+}
+
+impl Source {
+    pub(super) fn new(asked: source::Source) -> Self {
+        Self {
+            asked,
+            remembered: RefCell::default(),
+        }
+    }
+}
 
 /// An answer, in one piece per batch.
 pub(super) struct Rows(Vec<Piece>);
@@ -22,10 +40,25 @@ struct Piece {
 impl Rows {
     /// Asks a statement and reads its whole answer.
     pub(super) async fn ask(source: &Source, sql: &str) -> anyhow::Result<Self> {
-        let batches = source.rows(sql).await?;
+        let batches = source.asked.rows(sql).await?;
         Ok(Self(
             batches.iter().map(piece).collect::<anyhow::Result<_>>()?,
         ))
+    }
+
+    /// The same, or the answer of before.
+    pub(super) async fn ask_once(source: &Source, sql: &str) -> anyhow::Result<Rc<Self>> {
+        let known = source.remembered.borrow().get(sql).map(Rc::clone);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let rows = Rc::new(Self::ask(source, sql).await?);
+        let mut remembered = source.remembered.borrow_mut();
+        if remembered.len() >= REMEMBERED_MAX {
+            remembered.clear();
+        }
+        remembered.insert(sql.to_owned(), Rc::clone(&rows));
+        Ok(rows)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = Row<'_>> {

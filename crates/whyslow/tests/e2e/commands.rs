@@ -111,3 +111,31 @@ fn every_command_has_help_with_an_example() {
         assert!(text.contains("Example"), "{command}: {text}");
     }
 }
+
+#[test]
+fn a_fleet_that_cannot_be_played_as_asked_says_why_before_anything_is_sent() {
+    for (args, expected) in [
+        (vec!["heat"], "`heat` is no fault; known are queue_burst"),
+        (vec!["thermal@90-60"], "FROM before TO"),
+        (
+            vec!["--samples", "scrape", "--speed", "max"],
+            "use `--samples send`",
+        ),
+        (
+            vec!["pod_moved", "--placements", "file"],
+            "needs `--placements labels`",
+        ),
+        (vec!["--rate", "1000"], "`--rate` must be from 0.1 to 16"),
+        (vec!["--duration", "3h"], "from 1s to 2h"),
+    ] {
+        let mut command = whyslow();
+        let output = command.args(["loadgen", "fleet"]).args(&args).output();
+        let output = output.unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {text}");
+        assert!(text.contains(expected), "{args:?}: {text}");
+    }
+    let help = succeed(whyslow().args(["loadgen", "fleet", "--help"]));
+    let help = String::from_utf8(help.stdout).unwrap();
+    assert!(help.contains("Examples"), "{help}");
+}

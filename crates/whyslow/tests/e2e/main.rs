@@ -24,6 +24,8 @@ mod evidence;
 #[cfg(test)]
 mod explain;
 #[cfg(test)]
+mod fleet;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod kill;

@@ -150,16 +150,22 @@ fn queueing(samples: &[EngineSample], slow: PhaseTime) -> Hypothesis {
     hypothesis
 }
 
-/// While others wait, every slot is taken, and steps are as long as they get.
+/// While others wait, every slot is taken, and steps are as long as they get. Somebody who waits for a step now and then
+/// does not show that: it must have been so at most samples.
 fn saturated(samples: &[EngineSample]) -> Hypothesis {
     let hypothesis = Hypothesis::new(Cause::Queueing);
-    let Some(waiting) = largest(samples, |sample| sample.waiting) else {
+    let waiting: Vec<f64> = samples.iter().filter_map(|sample| sample.waiting).collect();
+    if waiting.is_empty() {
         return hypothesis;
-    };
+    }
+    let n_samples = waiting.len();
+    let n_waiting = waiting.iter().filter(|waiting| **waiting >= 1.0).count();
     let running = largest(samples, |sample| sample.running).unwrap_or(0.0);
-    let text = format!("up to {running:.0} requests ran at once and {waiting:.0} waited");
+    let text = format!(
+        "up to {running:.0} requests ran at once, and in {n_waiting} of {n_samples} samples others waited"
+    );
     let said = fact(Strength::CoTemporal, "engine_samples", text);
-    if waiting >= 1.0 {
+    if n_waiting * 2 > n_samples {
         hypothesis.supported(said)
     } else {
         hypothesis.contradicted(said)

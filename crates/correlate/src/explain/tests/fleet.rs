@@ -131,7 +131,7 @@ fn read_scrapes(run: &Run) -> (HashMap<String, Vec<EngineSample>>, RecordBatch) 
     for scraped in &run.scrapes {
         let pod = match scraped.target {
             Target::Engine { replica_idx } => engine_pod(replica_idx),
-            Target::Gpus => "dcgm-exporter-x7k2p".to_owned(),
+            Target::Gpus { node_idx } => format!("dcgm-exporter-{node_idx}"),
         };
         let resource = [
             ("service.name", "scrape"),
@@ -391,9 +391,7 @@ fn config(cause: Truth, others: &[Fault]) -> Config {
 
 /// Is it one of those that are hit, not of those that hit?
 fn is_hit(served: &Served, cause: Truth) -> bool {
-    let request = &served.request;
-    let is_usual = request.input_tokens < 3_000 && request.output_tokens < 300;
-    is_usual && served.delays.dominant(LEAST) == Some(cause)
+    !served.is_injected && served.delays.dominant(LEAST) == Some(cause)
 }
 
 const DEVICE_CAUSES: [(Truth, Cause); 4] = [
