@@ -50,8 +50,8 @@ pub use explain::{
 pub use join::{KeptRequest, SampleIndex, Settings, Traffic, engine_key, evidence, interval};
 pub use link::{TraceSpan, link};
 pub use placement::{
-    CONFIRMED_EVERY_NANOS, Change, Confidence, Event, Held, MissingLink, Observed, Placement,
-    Placements, Pod, Ranks, Reported, Source,
+    CONFIRMED_EVERY_NANOS, Change, Confidence, Event, Held, HeldOnNode, HolderParts, MissingLink,
+    Observed, Placement, Placements, Pod, Ranks, Reported, Source,
 };
 pub use request::request;
 pub use request_id::normalise as normalise_request_id;

@@ -17,7 +17,7 @@ use std::{collections::HashMap, sync::Arc};
 use crate::device::Device;
 
 pub use change::{CONFIRMED_EVERY_NANOS, Change, Event};
-pub use observed::Observed;
+pub use observed::{HeldOnNode, HolderParts, Observed};
 pub use reported::Reported;
 
 /// Who says that a pod holds a device, best first.

@@ -52,7 +52,10 @@ pub struct Observed {
 }
 
 /// A pod, its container and its node.
-type HolderParts = (Pod, Option<Arc<str>>, Option<Arc<str>>);
+pub type HolderParts = (Pod, Option<Arc<str>>, Option<Arc<str>>);
+
+/// Devices of a node, and the pods and containers that hold them.
+pub type HeldOnNode = HashMap<Device, Vec<(Pod, Option<Arc<str>>)>>;
 
 impl Observed {
     /// A placement that was not seen again for this long, because its device was not, has ended when it was seen last.
@@ -145,7 +148,7 @@ impl Observed {
     pub fn observe_node(
         &mut self,
         node: &Arc<str>,
-        held: HashMap<Device, Vec<(Pod, Option<Arc<str>>)>>,
+        held: HeldOnNode,
         unchanged_until: Option<i64>,
         at: i64,
     ) {
@@ -257,7 +260,7 @@ impl Observed {
 
     /// Who holds a device.
     #[must_use]
-    pub fn holders(&self, device: &Device) -> Vec<(Pod, Option<Arc<str>>, Option<Arc<str>>)> {
+    pub fn holders(&self, device: &Device) -> Vec<HolderParts> {
         let open = self.open.get(device).into_iter().flatten();
         open.map(|open| {
             let Holder {

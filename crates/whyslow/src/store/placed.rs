@@ -15,12 +15,13 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use correlate::{
-    Change, Device, Event, Observed, Placement, Placements, Pod, Ranks, Reported, Source,
+    Change, Device, Event, HeldOnNode, HolderParts as Holder, Observed, Placement, Placements, Pod,
+    Ranks, Reported, Source,
 };
 use gateway::Report;
 use tables::samples::gpu::GpuSample;
@@ -146,7 +147,7 @@ impl Placed {
 
     fn look(&mut self, observation: reports::Observation, placements: Vec<reports::Placement>) {
         let node: Arc<str> = observation.node.into();
-        let mut held: HashMap<Device, Vec<(Pod, Option<Arc<str>>)>> = HashMap::new();
+        let mut held = HeldOnNode::new();
         let mut unnamed = Vec::new();
         for placement in placements {
             let device = if placement.gpu_uuid.is_empty() {
@@ -276,8 +277,6 @@ pub(super) fn device(uuid: &str, mig_instance: Option<&str>) -> Option<Device> {
         None => Device::parse(uuid, None),
     }
 }
-
-type Holder = (Pod, Option<Arc<str>>, Option<Arc<str>>);
 
 fn holders(sample: &GpuSample) -> impl Iterator<Item = Holder> {
     let text = |text: &Option<String>| text.as_deref().map(Arc::from);
