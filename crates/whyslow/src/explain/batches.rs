@@ -2,8 +2,7 @@
 
 use correlate::{BatchFact, BatchFacts, Companion};
 
-use super::rows::Source;
-use super::rows::{Row, Rows};
+use super::rows::{Row, Rows, Source};
 use crate::sql::source::quoted;
 
 const SECOND: i64 = 1_000_000_000;
