@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use correlate::{BatchReader, BatchWindow, ClosedBatches, SeenSpan, Sighting};
 use gateway::{Release, ReleasedSpan, Report};
+use sampler::Reports;
 
 use super::Written;
 use crate::config::Batches as Config;
@@ -191,7 +192,7 @@ fn take_reports(release: &Release, sightings: &mut Vec<Sighting>) -> u64 {
 fn trace_span(span: &ReleasedSpan) -> SeenSpan<'_> {
     SeenSpan {
         at: span.at(),
-        is_request: span.is_request,
+        is_request: span.reports == Reports::Request,
     }
 }
 
