@@ -184,6 +184,14 @@ pub(crate) fn holds((from, to): (i64, i64), (start, end): (i64, i64)) -> bool {
     start >= from.saturating_sub(SLACK_NANOS) && end <= to.saturating_add(SLACK_NANOS)
 }
 
+/// May a gateway's call have come through this door?
+fn is_door_of(door: &Call, call: &Call) -> bool {
+    door.kind == Kind::Door
+        && call.kind == Kind::Model
+        && call.row.position == Position::Gateway
+        && door.row.service_name == call.row.service_name
+}
+
 fn length(row: &Request) -> i64 {
     let (start, end) = interval(row);
     end.saturating_sub(start)
@@ -243,7 +251,14 @@ impl<'a> Tree<'a> {
     /// The call around a call.
     fn around(&self, calls: &[Call], place: usize) -> Option<usize> {
         let inner = &calls[place];
-        match self.above(inner.row.parent_span_id) {
+        let above = self.above(inner.row.parent_span_id);
+        let is_own_door = |place: usize| is_door_of(&calls[place], inner);
+        if !above.0.is_some_and(is_own_door)
+            && let Some(door) = self.door_beside(calls, place)
+        {
+            return Some(door);
+        }
+        match above {
             (Some(above), _) => return Some(above).filter(|above| *above != place),
             (None, true) => return None,
             (None, false) => {}
@@ -255,7 +270,6 @@ impl<'a> Tree<'a> {
             let is_other =
                 *outer_place != place && self.above(outer.row.parent_span_id).0 != Some(place);
             let is_around = match (outer.kind, inner.kind) {
-                (Kind::Door, Kind::Model) => outer.row.service_name == inner.row.service_name,
                 (Kind::Model | Kind::Agent, Kind::Model | Kind::Door) => {
                     outer.row.position == Position::App && inner.row.position == Position::Gateway
                 }
@@ -266,6 +280,25 @@ impl<'a> Tree<'a> {
         let around = calls.iter().enumerate().filter(may_be);
         around
             .min_by_key(|(_, call)| length(&call.row))
+            .map(|(place, _)| place)
+    }
+
+    /// The door through which a gateway's call came, where it is not above it: `LiteLLM` makes both children of the span
+    /// that its caller named. Of several that are open, the last that opened before it.
+    fn door_beside(&self, calls: &[Call], place: usize) -> Option<usize> {
+        let inner = &calls[place];
+        if calls.len() > BY_TIME_MAX {
+            return None;
+        }
+        let may_be = |(door_place, door): &(usize, &Call)| {
+            is_door_of(door, inner)
+                && holds(interval(&door.row), interval(&inner.row))
+                && self.above(door.row.parent_span_id).0 != Some(place)
+                && *door_place != place
+        };
+        let doors = calls.iter().enumerate().filter(may_be);
+        doors
+            .max_by_key(|(_, door)| interval(&door.row).0)
             .map(|(place, _)| place)
     }
 

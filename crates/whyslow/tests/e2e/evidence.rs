@@ -238,7 +238,7 @@ const ALL_BUT_TRAFFIC: &str = "SELECT span_id, gpu_uuid, k8s_node_name, placemen
 
 /// When requests ran, and how many beside each.
 const RUNNING: &str = "SELECT span_id, start_time_unix_nano, start_time_unix_nano + duration_ns, concurrent_requests \
-     FROM requests WHERE NOT wrapper ORDER BY span_id";
+     FROM requests WHERE position = 'engine' AND NOT wrapper ORDER BY span_id";
 
 /// Scenario: GPU samples and the first requests are stored; the process is killed, or not; then the other requests come,
 /// and the log does not hold the samples any more.
