@@ -3,9 +3,10 @@
 //! 1. `path`: the way of the request through the services, from root to engine, with the time that each hop took before it
 //!    handed on and after its answer came back; clocks are set right by containment, and the raw times stay.
 //! 2. `phases`: the phase that exceeds the usual of its cohort most: before the engine, queue, prefill, decode, delivery.
-//! 3. `hypotheses`: for that phase, what an on-call engineer rules out in this order: client, gateway, retrieval; queue,
-//!    KV cache, others' prompts; heat, power, link and hardware errors of the devices; delivery. Each with the facts for
-//!    and against, where they stand, and how strong they are.
+//! 3. `hypotheses`: for that phase, what an on-call engineer rules out in this order: client, gateway, retrieval; hardware
+//!    errors, which stop an engine and make others wait; the prefix cache and the length of its own prompt; others'
+//!    prompts, KV cache and queue; heat, power and link of the devices; delivery. Each with the facts for and against, where
+//!    they stand, and how strong they are.
 //!
 //! The verdict is the first hypothesis that facts support; where none is supported it is `unknown`, and what is
 //! missing is said. A device is a cause only if the chain from the request to it is whole: nothing that happened on a GPU is
@@ -70,6 +71,8 @@ pub struct EngineFact {
     pub decode_s: Option<f64>,
     /// Prompt tokens.
     pub input_tokens: Option<i64>,
+    /// Prompt tokens that were found in the prefix cache.
+    pub cached_tokens: Option<i64>,
     /// Generated tokens.
     pub output_tokens: Option<i64>,
 }
@@ -110,6 +113,8 @@ pub struct DeviceFact {
     pub xids: Vec<String>,
     /// XID errors that appeared in the minute before.
     pub xids_before: Vec<String>,
+    /// Memory errors that could not be corrected and were counted.
+    pub ecc_dbe: Option<f64>,
     /// Errors on links between devices that were counted.
     pub nvlink_errors: Option<f64>,
     /// Highest temperature.

@@ -8,6 +8,7 @@ use super::{
 
 mod devices;
 mod engine;
+mod prompt;
 
 /// A cause that can be told from the facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,10 +25,16 @@ pub enum Cause {
     Service,
     /// A GPU error; the engine stood still.
     Xid,
+    /// Memory of a GPU had errors that could not be corrected.
+    Ecc,
     /// More requests than the engine takes at once.
     Queueing,
     /// The KV cache had no room.
     KvCache,
+    /// Less of its prompt than usual was in the prefix cache.
+    PrefixCache,
+    /// Its own prompt is longer than those of requests like it.
+    InputLength,
     /// Long prompts of others took the engine's steps.
     LongPrefill,
     /// A device was slowed by heat.
@@ -53,8 +60,11 @@ impl Cause {
             Self::Retrieval => "retrieval",
             Self::Service => "service",
             Self::Xid => "xid",
+            Self::Ecc => "ecc",
             Self::Queueing => "queueing",
             Self::KvCache => "kv_cache",
+            Self::PrefixCache => "prefix_cache",
+            Self::InputLength => "input_length",
             Self::LongPrefill => "long_prefill",
             Self::ThermalThrottle => "thermal_throttle",
             Self::PowerThrottle => "power_throttle",
@@ -185,10 +195,12 @@ pub(super) fn judge(
             // An error stops the engine, and everything behind it queues: it comes first.
             let (errors, slowed): (Vec<_>, Vec<_>) = devices
                 .into_iter()
-                .partition(|hypothesis| hypothesis.cause == Cause::Xid);
-            let is_queue = slow.phase == Phase::Queue;
+                .partition(|hypothesis| matches!(hypothesis.cause, Cause::Xid | Cause::Ecc));
             let mut all = errors;
-            if is_queue {
+            if slow.phase == Phase::Prefill {
+                all.extend(prompt::judge(facts, slow));
+            }
+            if slow.phase == Phase::Queue {
                 all.extend(engine);
                 all.extend(slowed);
             } else {
@@ -241,17 +253,29 @@ fn places(parts: &[Part], slow: PhaseTime) -> Vec<Hypothesis> {
 fn delivery(course: Option<&Course>, slow: PhaseTime) -> Hypothesis {
     let hypothesis = Hypothesis::new(Cause::Delivery);
     match course.and_then(|course| course.after.first()) {
-        Some(longest) => hypothesis.supported(fact(
-            Strength::Observed,
-            format!("spans: {}", longest.span_id),
-            format!(
-                "`{}` of {} went on for {:.3} s after what it waited for was over, of {:.3} s after the engine",
-                longest.name,
-                longest.service,
-                longest.nanos as f64 / 1e9,
-                slow.seconds
-            ),
-        )),
+        Some(longest) => {
+            let mut hypothesis = hypothesis.supported(fact(
+                Strength::Observed,
+                format!("spans: {}", longest.span_id),
+                format!(
+                    "`{}` of {} went on for {:.3} s after what it waited for was over, of {:.3} s after the engine",
+                    longest.name,
+                    longest.service,
+                    longest.nanos as f64 / 1e9,
+                    slow.seconds
+                ),
+            ));
+            let who = match longest.role {
+                Role::Client => Some("the client read the answer slowly, or worked on it"),
+                Role::Gateway => Some(
+                    "the gateway held the answer: it may have buffered it, or its reader was slow",
+                ),
+                Role::Retrieval | Role::Service => None,
+            };
+            let said = who.map(|who| fact(Strength::Derived, "spans", who));
+            hypothesis.facts_for.extend(said);
+            hypothesis
+        }
         None => hypothesis,
     }
 }

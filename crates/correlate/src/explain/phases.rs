@@ -35,7 +35,7 @@ impl Phase {
     }
 }
 
-/// Medians of comparable requests, in seconds; `None` where they are not known.
+/// Medians of comparable requests, times in seconds; `None` where they are not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cohort {
     /// Requests in it.
@@ -46,6 +46,10 @@ pub struct Cohort {
     pub queue_s: Option<f64>,
     /// In prefill.
     pub prefill_s: Option<f64>,
+    /// Prompt tokens of those.
+    pub input_tokens: Option<f64>,
+    /// Share of a prompt that comes out of the prefix cache, 0 to 1.
+    pub cached_share: Option<f64>,
     /// Per output token after the first.
     pub tpot_s: Option<f64>,
     /// After the engine.

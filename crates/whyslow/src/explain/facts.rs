@@ -142,7 +142,7 @@ fn requests(condition: &str) -> String {
     format!(
         "SELECT trace_id, span_id, request_id, request_id_normalised, model, service_name, service_instance_id, \
          k8s_namespace_name, k8s_pod_name, k8s_pod_uid, outcome, input_band, output_band, start_time_unix_nano, duration_ns, \
-         queue_s, prefill_s, decode_s, input_tokens, output_tokens \
+         queue_s, prefill_s, decode_s, input_tokens, cached_tokens, output_tokens \
          FROM requests WHERE {condition} AND position = 'engine' AND NOT wrapper ORDER BY e2e_s DESC NULLS LAST, span_id"
     )
 }
@@ -188,6 +188,7 @@ fn engine(row: &Row<'_>) -> anyhow::Result<EngineFact> {
         prefill_s: row.float("prefill_s"),
         decode_s: row.float("decode_s"),
         input_tokens: row.int("input_tokens"),
+        cached_tokens: row.int("cached_tokens"),
         output_tokens: row.int("output_tokens"),
     })
 }
@@ -211,7 +212,8 @@ async fn cohort(source: &Source, row: &Row<'_>) -> anyhow::Result<Cohort> {
         None => format!("{column} IS NULL"),
     };
     let engine = format!(
-        "SELECT count(*) AS n, median(queue_s) AS queue_s, median(prefill_s) AS prefill_s, median(tpot_s) AS tpot_s \
+        "SELECT count(*) AS n, median(queue_s) AS queue_s, median(prefill_s) AS prefill_s, median(tpot_s) AS tpot_s, \
+         median(input_tokens) AS input_tokens, median(cached_tokens / nullif(input_tokens, 0)::DOUBLE) AS cached_share \
          FROM requests WHERE start_time_unix_nano {around} AND position = 'engine' AND NOT wrapper AND {} AND {} AND {} AND {}",
         same("model"),
         same("service_name"),
@@ -228,6 +230,8 @@ async fn cohort(source: &Source, row: &Row<'_>) -> anyhow::Result<Cohort> {
         cohort.queue_s = row.float("queue_s");
         cohort.prefill_s = row.float("prefill_s");
         cohort.tpot_s = row.float("tpot_s");
+        cohort.input_tokens = row.float("input_tokens");
+        cohort.cached_share = row.float("cached_share");
     }
     if let Some(row) = Rows::ask_once(source, &ways).await?.iter().next() {
         cohort.before_s = row.float("before_s");
@@ -318,7 +322,7 @@ async fn devices(source: &Source, row: &Row<'_>) -> anyhow::Result<Vec<DeviceFac
     let sql = format!(
         "SELECT gpu_uuid, mig_instance, missing_link, attribution, sm_clock_mhz_avg, baseline_sm_clock_mhz, \
          thermal_throttle_share, array_to_string(throttle_reasons, ',') AS throttle_reasons, \
-         array_to_string(xids, ',') AS xids, array_to_string(xids_before, ',') AS xids_before, nvlink_errors, temp_c_max \
+         array_to_string(xids, ',') AS xids, array_to_string(xids_before, ',') AS xids_before, ecc_dbe, nvlink_errors, temp_c_max \
          FROM gpu_evidence WHERE trace_id = {} AND span_id = '{span_id}' ORDER BY gpu_uuid, start_time_unix_nano",
         quoted(&trace_id)
     );
@@ -340,6 +344,7 @@ async fn devices(source: &Source, row: &Row<'_>) -> anyhow::Result<Vec<DeviceFac
             throttle_reasons: row.texts("throttle_reasons"),
             xids: row.texts("xids"),
             xids_before: row.texts("xids_before"),
+            ecc_dbe: row.float("ecc_dbe"),
             nvlink_errors: row.float("nvlink_errors"),
             temp_c: row.float("temp_c_max"),
         })

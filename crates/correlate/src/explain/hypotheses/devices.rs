@@ -47,6 +47,7 @@ pub(super) fn judge(
     }
     vec![
         xid(&known, phase),
+        ecc(&known),
         thermal(&known),
         power(&known),
         nvlink(&known),
@@ -89,6 +90,29 @@ fn xid(devices: &[&DeviceFact], phase: Phase) -> Hypothesis {
         Cause::Xid,
         "no XID error appeared in the request's time or in the minute before",
     )
+}
+
+/// Corrected errors cost nothing that a request would notice; these stop a process, or retire pages of memory.
+fn ecc(devices: &[&DeviceFact]) -> Hypothesis {
+    let failing = devices
+        .iter()
+        .find(|device| device.ecc_dbe.is_some_and(|errors| errors > 0.0));
+    match failing {
+        Some(device) => {
+            let errors = device.ecc_dbe.unwrap_or_default();
+            let text = format!(
+                "{errors:.0} memory errors that could not be corrected were counted between the samples around it"
+            );
+            Hypothesis::new(Cause::Ecc).supported(fact(Strength::CoTemporal, on(device), text))
+        }
+        None if devices.iter().all(|device| device.ecc_dbe.is_none()) => {
+            Hypothesis::new(Cause::Ecc)
+        }
+        None => none(
+            Cause::Ecc,
+            "no memory error that could not be corrected was counted",
+        ),
+    }
 }
 
 /// The clock of a device against its usual; `None` where either is not known.

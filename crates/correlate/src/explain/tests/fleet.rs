@@ -74,8 +74,10 @@ fn cohorts(requests: &[Request]) -> HashMap<Bands, Cohort> {
             before_s: Some(0.06),
             queue_s: median(&|other| other.queue_s),
             prefill_s: median(&|other| other.prefill_s),
+            input_tokens: median(&|other| other.input_tokens.map(|tokens| tokens as f64)),
             tpot_s: median(&|other| other.tpot_s),
             delivery_s: Some(0.003),
+            ..Cohort::default()
         }
     };
     alike
@@ -85,10 +87,10 @@ fn cohorts(requests: &[Request]) -> HashMap<Bands, Cohort> {
 }
 
 fn text(value: Option<Value<'_>>) -> Option<String> {
-    match value {
-        Some(Value::Str(text)) => Some(text.to_owned()),
-        Some(_) | None => None,
-    }
+    let Value::Str(text) = value? else {
+        return None;
+    };
+    Some(text.to_owned())
 }
 
 fn nanos(unix_nano: u64) -> i64 {
@@ -243,6 +245,7 @@ fn read_devices(
             throttle_reasons: list("throttle_reasons", row),
             xids: list("xids", row),
             xids_before: list("xids_before", row),
+            ecc_dbe: float("ecc_dbe", row),
             nvlink_errors: float("nvlink_errors", row),
             temp_c: float("temp_c_max", row),
         });
@@ -274,6 +277,7 @@ impl Told {
             prefill_s: request.prefill_s,
             decode_s: request.decode_s,
             input_tokens: request.input_tokens,
+            cached_tokens: request.cached_tokens,
             output_tokens: request.output_tokens,
         }
     }
