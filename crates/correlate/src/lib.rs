@@ -13,6 +13,8 @@
 //! [`BatchReader`] and [`BatchWindow`] gather the scheduling steps of engines and share their time among the requests in
 //! them.
 //!
+//! [`explain()`] says why one request was slow; [`compare::compare`] what changed between two sides, and what is chance.
+//!
 //! Does no I/O, reads no clock, and does not know where rows come from or go.
 
 mod call;
@@ -30,6 +32,7 @@ mod batch;
 mod device;
 mod placement;
 
+pub mod compare;
 mod explain;
 mod join;
 mod throttle;

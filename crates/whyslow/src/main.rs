@@ -9,6 +9,7 @@
 //! Stages live in their own crates; what connects them is [`serve::Service::start`].
 
 mod check;
+mod compare;
 mod config;
 mod connect;
 mod demo;
@@ -58,6 +59,7 @@ enum Command {
     Sql(sql::Args),
     Slow(slow::Args),
     Explain(explain::Args),
+    Compare(compare::Args),
     Why(why::Args),
     Simulate(simulate::Args),
     Replay(replay::Args),
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Command::Sql(args) => block_on(sql::run(args)),
         Command::Slow(args) => block_on(slow::run(args)),
         Command::Explain(args) => block_on(explain::run(args)),
+        Command::Compare(args) => block_on(compare::run(args)),
         Command::Why(args) => block_on(why::run(args)),
         Command::Simulate(args) => block_on(simulate::run(args)),
         Command::Replay(args) => block_on(replay::run(args)),

@@ -207,22 +207,35 @@ impl Answer {
 
     /// Reads an Arrow answer to its end.
     pub(crate) async fn batches(&mut self) -> anyhow::Result<(SchemaRef, Vec<RecordBatch>)> {
-        let mut decoder = StreamDecoder::new();
         let mut batches = Vec::new();
+        let schema = self
+            .each_batch(|batch| {
+                batches.push(batch.clone());
+                Ok(())
+            })
+            .await?;
+        Ok((schema, batches))
+    }
+
+    /// Reads an Arrow answer to its end, and holds one batch at a time.
+    pub(crate) async fn each_batch(
+        &mut self,
+        mut take: impl FnMut(&RecordBatch) -> anyhow::Result<()>,
+    ) -> anyhow::Result<SchemaRef> {
+        let mut decoder = StreamDecoder::new();
         while let Some(piece) = self.next().await? {
             let mut buffer = Buffer::from(piece);
             while let Some(batch) = decoder
                 .decode(&mut buffer)
                 .context("read the Arrow stream")?
             {
-                batches.push(batch);
+                take(&batch)?;
             }
         }
         decoder
             .finish()
             .context("read the end of the Arrow stream")?;
-        let schema = decoder.schema().context("the answer has no columns")?;
-        Ok((schema, batches))
+        decoder.schema().context("the answer has no columns")
     }
 }
 

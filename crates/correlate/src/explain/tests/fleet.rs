@@ -479,14 +479,11 @@ fn a_lost_context_is_stitched_and_a_skewed_clock_is_set_right() {
             let config = config(truth, &[Fault::other(kind, 0, 600)]);
             let all = verdicts(&config, false, |served| is_hit(served, truth));
             assert!(all.len() > 100, "{}", all.len());
-            let n_right = all
-                .iter()
-                .filter(|explanation| explanation.verdict == cause)
-                .count();
+            let is_right = |explanation: &&Explanation| explanation.verdict == cause;
+            let (n_right, n) = (all.iter().filter(is_right).count(), all.len());
             assert!(
-                n_right * 100 >= all.len() * 95,
-                "{kind:?} {truth:?}: {n_right} of {}",
-                all.len()
+                n_right * 100 >= n * 95,
+                "{kind:?} {truth:?}: {n_right} of {n}"
             );
             for explanation in &all {
                 let course = explanation.course.as_ref().expect("a course");
