@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import collector
+import doors
 import readers
 import sdk
 import telemetrygen
@@ -27,6 +28,7 @@ def main(whyslow, tools, work):
     folder = Folder(Path(work))
     checks = Checks(folder.path / "failures.txt")
     checks.group("local folder", check_local, checks, folder, whyslow, Path(tools))
+    checks.group("tokens", check_tokens, checks, folder, whyslow)
     checks.group("S3 server", check_s3, checks, folder, whyslow, Path(tools))
     print(f"{checks.n_passed} passed, {checks.n_failed} failed")
     return 1 if checks.n_failed else 0
@@ -47,7 +49,24 @@ def check_local(checks, folder, whyslow, tools):
         for exporter in collector.EXPORTERS:
             arguments = (folder, tools / "collector", generator, server, sent, exporter)
             checks.run(f"Collector, {exporter}", collector.check, *arguments)
+        check_doors(checks, server)
         check_tables(checks, [(server, sent)], readers.Tables(str(tables)))
+
+
+def check_doors(checks, server):
+    """Clients of the two other protocols ask the server while it runs."""
+    checks.run("psql", doors.check_psql, server)
+    checks.run("psycopg", doors.check_psycopg, server)
+    checks.run("ADBC Flight SQL", doors.check_adbc, server)
+    checks.run("pyarrow.flight", doors.check_pyarrow, server)
+
+
+def check_tokens(checks, folder, whyslow):
+    """The same clients, where a token is asked for."""
+    tables = str(folder.path / "tokens" / "tables")
+    with Whyslow(folder, "tokens", whyslow, tables, change=doors.ask_for_tokens) as server:
+        checks.run("tokens, psycopg and ADBC", doors.check_tokens, server)
+        checks.run("tokens: orderly end", server.stop)
 
 
 def check_s3(checks, folder, whyslow, tools):

@@ -55,6 +55,8 @@ class Whyslow:
         self.grpc = address["otlp_grpc"]
         self.http = address["otlp_http"]
         self._query = address["query"]
+        self.postgres = address["postgres"]
+        self.flight_sql = address["flight_sql"]
 
     def sql(self, statement):
         """The rows of an answer, each a dict from column to value."""
@@ -206,7 +208,7 @@ def _pipeline(home, tables, sampling):
             }
         },
         "extensions": {
-            "query": listener,
+            "query": {**listener, "postgres": listener, "flight_sql": listener},
             "write_ahead_log": {"directory": str(home / "log")},
         },
         "service": {

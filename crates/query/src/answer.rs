@@ -12,10 +12,11 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{Stream, StreamExt};
 use tokio::sync::mpsc;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use crate::engine::Started;
 use crate::error::{Error, Phase, Result};
+use crate::metrics::{Outcome, Tally};
 use crate::stop::StopOnDrop;
 
 /// What the executing thread reports. The end is said aloud: a channel that just closes means that
@@ -33,6 +34,7 @@ pub struct Answer {
     schema: SchemaRef,
     produced: mpsc::Receiver<Produced>,
     stop: StopOnDrop,
+    tally: Tally,
     deadline: Pin<Box<Sleep>>,
     timeout: Duration,
     rows_max: u64,
@@ -47,11 +49,13 @@ impl Answer {
         deadline: Pin<Box<Sleep>>,
         timeout: Duration,
         rows_max: u64,
+        tally: Tally,
     ) -> Self {
         Self {
             schema: started.schema,
             produced: started.produced,
             stop: started.stop,
+            tally,
             deadline,
             timeout,
             rows_max,
@@ -81,6 +85,11 @@ impl Answer {
         self.is_truncated
     }
 
+    /// When its time is over.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline.deadline()
+    }
+
     /// As DataFusion's stream type; an [`Error`] becomes the external error of DataFusion's.
     pub fn into_stream(self) -> SendableRecordBatchStream {
         let schema = Arc::clone(&self.schema);
@@ -88,12 +97,27 @@ impl Answer {
         Box::pin(RecordBatchStreamAdapter::new(schema, batches))
     }
 
-    fn finish(&mut self) {
+    fn finish(&mut self, outcome: Outcome) {
         self.is_finished = true;
+        self.tally.count(outcome);
         // Stops the statement at once; a reader may keep the answer for its counts.
         self.stop.stop();
         self.produced.close();
         while self.produced.try_recv().is_ok() {}
+    }
+
+    fn timed_out(&self) -> Error {
+        let (limit, phase) = (self.timeout, Phase::Streaming);
+        Error::TimedOut { limit, phase }
+    }
+
+    /// The executing side keeps the same time, and may be the first to notice that it is over.
+    fn unless_over(&self, error: Error) -> Error {
+        if Instant::now() >= self.deadline.deadline() {
+            self.timed_out()
+        } else {
+            error
+        }
     }
 
     /// The part of a batch that the row limit leaves; `None` if that is nothing.
@@ -103,7 +127,7 @@ impl Answer {
         let n_admitted = usize::try_from(rows_left).map_or(n_rows, |left| n_rows.min(left));
         if n_admitted < n_rows {
             self.is_truncated = true;
-            self.finish();
+            self.finish(Outcome::Answered);
         }
         self.n_rows = self
             .n_rows
@@ -123,9 +147,8 @@ impl Stream for Answer {
         let this = &mut *self;
         while !this.is_finished {
             if this.deadline.as_mut().poll(cx).is_ready() {
-                this.finish();
-                let (limit, phase) = (this.timeout, Phase::Streaming);
-                return Poll::Ready(Some(Err(Error::TimedOut { limit, phase })));
+                this.finish(Outcome::Limited);
+                return Poll::Ready(Some(Err(this.timed_out())));
             }
             match ready!(this.produced.poll_recv(cx)) {
                 Some(Produced::Batch(batch)) => {
@@ -134,15 +157,16 @@ impl Stream for Answer {
                     }
                 }
                 Some(Produced::Failed(error)) => {
-                    this.finish();
+                    let error = this.unless_over(error);
+                    this.finish(Outcome::of(&error));
                     return Poll::Ready(Some(Err(error)));
                 }
-                Some(Produced::End) => this.finish(),
+                Some(Produced::End) => this.finish(Outcome::Answered),
                 None => {
-                    this.finish();
-                    return Poll::Ready(Some(Err(Error::Ended {
-                        phase: Phase::Streaming,
-                    })));
+                    let phase = Phase::Streaming;
+                    let error = this.unless_over(Error::Ended { phase });
+                    this.finish(Outcome::of(&error));
+                    return Poll::Ready(Some(Err(error)));
                 }
             }
         }

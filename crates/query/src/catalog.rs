@@ -1,7 +1,7 @@
 //! The names of one statement: one catalog, one schema, the lake's tables and the views.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
@@ -16,19 +16,26 @@ use crate::views::VIEWS;
 pub(crate) const CATALOG: &str = "whyslow";
 /// Name of the only schema, as Postgres clients expect it.
 pub(crate) const SCHEMA: &str = "public";
+/// Name of the schema that Postgres clients ask about names and types.
+pub(crate) const POSTGRES_SCHEMA: &str = "pg_catalog";
 
 /// Root of the names.
 #[derive(Debug)]
 pub(crate) struct StatementCatalogs(Arc<StatementCatalog>);
 
 #[derive(Debug)]
-struct StatementCatalog(Arc<StatementSchema>);
+struct StatementCatalog {
+    names: Arc<StatementSchema>,
+    /// Not listed: lists of names are of what is stored.
+    postgres: Option<Arc<dyn SchemaProvider>>,
+}
 
 /// The tables, each with the state that its first use took, and the views used so far.
 #[derive(Debug)]
 pub(crate) struct StatementSchema {
     tables: HashMap<&'static str, Arc<LakeTable>>,
     views: RwLock<BTreeMap<&'static str, Arc<dyn TableProvider>>>,
+    postgres: OnceLock<Arc<dyn SchemaProvider>>,
 }
 
 impl StatementSchema {
@@ -47,14 +54,35 @@ impl StatementSchema {
         Arc::new(Self {
             tables,
             views: RwLock::default(),
+            postgres: OnceLock::new(),
         })
     }
 
     /// The catalog list around it.
     pub(crate) fn catalogs(self: &Arc<Self>) -> Arc<StatementCatalogs> {
-        Arc::new(StatementCatalogs(Arc::new(StatementCatalog(Arc::clone(
-            self,
-        )))))
+        Arc::new(StatementCatalogs(Arc::new(StatementCatalog {
+            names: Arc::clone(self),
+            postgres: None,
+        })))
+    }
+
+    /// The same with the tables that Postgres clients ask.
+    pub(crate) fn catalogs_with(
+        self: &Arc<Self>,
+        postgres: Arc<dyn SchemaProvider>,
+    ) -> Arc<StatementCatalogs> {
+        // There is one statement, and it asks once.
+        self.postgres.set(Arc::clone(&postgres)).ok();
+        Arc::new(StatementCatalogs(Arc::new(StatementCatalog {
+            names: Arc::clone(self),
+            postgres: Some(postgres),
+        })))
+    }
+
+    /// Is this a table of the Postgres catalog that the statement may read?
+    pub(crate) fn has_postgres_table(&self, name: &str) -> bool {
+        let postgres = self.postgres.get();
+        postgres.is_some_and(|postgres| postgres.table_exist(name))
     }
 
     /// Makes a planned view usable.
@@ -112,7 +140,11 @@ impl CatalogProvider for StatementCatalog {
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        (name == SCHEMA).then(|| Arc::clone(&self.0) as Arc<dyn SchemaProvider>)
+        match name {
+            SCHEMA => Some(Arc::clone(&self.names) as Arc<dyn SchemaProvider>),
+            POSTGRES_SCHEMA => self.postgres.as_ref().map(Arc::clone),
+            _ => None,
+        }
     }
 }
 

@@ -8,12 +8,14 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 use transport::{Auth, ServerTls};
 
+use crate::{flight, postgres};
+
 const MIB: u64 = 1024 * 1024;
 
 /// As many as the panels of a dashboard ask for at once.
 const STATEMENTS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(7);
 
-/// What the engine and its HTTP listener may use.
+/// What the engine and its listeners may use.
 ///
 /// Memory is bounded by `statements_max * memory_mib` for running statements, plus
 /// `metadata_cache_mib`, plus what is held by rows on their way to clients (two batches each).
@@ -27,6 +29,10 @@ pub struct Config {
     pub tls: Option<ServerTls>,
     /// What each request for SQL or metrics must prove. Unset: nothing.
     pub auth: Option<Auth>,
+    /// The protocol of Postgres.
+    pub postgres: postgres::Config,
+    /// Arrow Flight SQL.
+    pub flight_sql: flight::Config,
     /// Longest time from the arrival of a statement to its last row, planning and waiting for a free
     /// place included. Default `30s`; text such as `500ms`, `30s`, `2m`.
     #[serde(deserialize_with = "transport::time_span::deserialize")]
@@ -44,6 +50,9 @@ pub struct Config {
     pub rows_max: u64,
     /// Statements that run at once. Default 8.
     pub statements_max: NonZeroUsize,
+    /// Statements that one user may have running or waiting. A user is who proved one of the configured tokens, or,
+    /// where none is asked for, an address. Unset: as many as there are places.
+    pub statements_per_user_max: Option<NonZeroUsize>,
     /// Statements that wait for a place before the next one is refused with a delay. Default 64.
     pub statements_waiting_max: usize,
     /// Longest statement in KiB. Default 1024, enough for a list of 20,000 trace ids.
@@ -61,12 +70,15 @@ impl Default for Config {
             endpoint: SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
             tls: None,
             auth: None,
+            postgres: postgres::Config::default(),
+            flight_sql: flight::Config::default(),
             timeout: Duration::from_secs(30),
             memory_mib: 256,
             spill_mib: 1024,
             spill_directory: None,
             rows_max: 1_000_000,
             statements_max: STATEMENTS_MAX,
+            statements_per_user_max: None,
             statements_waiting_max: 64,
             statement_kib: 1024,
             threads: None,
@@ -162,7 +174,9 @@ fn bytes_of(count: u64, unit: u64) -> usize {
 }
 
 /// Reads a section that may be present without keys: `tls:` is not the same as no TLS.
-fn named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ServerTls>, D::Error> {
+pub(crate) fn named<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<ServerTls>, D::Error> {
     Ok(Some(Option::deserialize(deserializer)?.unwrap_or_default()))
 }
 

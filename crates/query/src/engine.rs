@@ -1,41 +1,43 @@
 //! A statement's way from text to rows.
 
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::SchemaProvider;
-use datafusion::common::{Result as DataFusionResult, TableReference};
-use datafusion::datasource::ViewTable;
+use datafusion::common::ParamValues;
+use datafusion::common::metadata::ScalarAndMetadata;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{LogicalPlan, TableType};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SQLOptions;
-use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
-use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
 use lake::Lake;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::Sleep;
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::answer::{Answer, Produced};
-use crate::catalog::{CATALOG, SCHEMA, StatementSchema};
+use crate::asker::{Askers, Turn};
+use crate::catalog::StatementSchema;
 use crate::config::Config;
 use crate::error::{Error, Limits, Phase, Result};
 use crate::executor::Executor;
+use crate::metrics::{Metrics, Outcome, Tally};
+use crate::naming::{add_all_views, add_views};
+use crate::pg_catalog::PostgresCatalog;
 use crate::profile;
+use crate::question::{Described, Dialect, PARAMETERS_MAX, Question};
 use crate::session::{self, Sessions};
 use crate::statement;
 use crate::stop::{StopOnDrop, stoppable};
-use crate::views::{VIEWS, View};
 
 /// Batches between the executing thread and the reader. One is enough to keep both busy; more would
 /// be memory that no limit counts.
 const BATCHES_AHEAD: usize = 1;
-
-/// Schema that DataFusion answers from the catalog itself.
-const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// Answers SQL over a lake.
 #[derive(Debug)]
@@ -44,6 +46,8 @@ pub struct Engine {
     executor: Executor,
     places: Arc<Semaphore>,
     queue: Arc<Semaphore>,
+    askers: Arc<Askers>,
+    metrics: Arc<Metrics>,
     config: Config,
 }
 
@@ -52,8 +56,17 @@ pub struct Engine {
 struct Shared {
     lake: Arc<Lake>,
     sessions: Sessions,
+    postgres: OnceCell<PostgresCatalog>,
     statement_bytes_max: usize,
     limits: Limits,
+}
+
+/// A table or view.
+#[derive(Debug, Clone)]
+pub(crate) struct Listed {
+    pub(crate) name: String,
+    pub(crate) is_view: bool,
+    pub(crate) schema: SchemaRef,
 }
 
 /// A planned statement whose rows are being made.
@@ -85,14 +98,22 @@ impl Engine {
             shared: Arc::new(Shared {
                 lake,
                 sessions,
+                postgres: OnceCell::new(),
                 statement_bytes_max: config.statement_bytes(),
                 limits,
             }),
             executor: Executor::new(config.threads())?,
             places: Arc::new(Semaphore::new(statements_max)),
             queue: Arc::new(Semaphore::new(queue_max.min(Semaphore::MAX_PERMITS))),
+            metrics: Arc::default(),
+            askers: Arc::new(Askers::new(config.statements_per_user_max)),
             config: config.clone(),
         })
+    }
+
+    /// Counts of the statements so far.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// The limits in force.
@@ -118,34 +139,108 @@ impl Engine {
     /// Everything that is known before the first row: [`Error::is_users_fault`] for statements that
     /// are refused or cannot be planned, [`Error::is_limit`] for limits.
     pub async fn answer(&self, sql: &str, rows: Option<u64>) -> Result<Answer> {
-        let busy = Error::Busy {
-            statements_max: self.config.statements_max.get(),
+        let question = Question {
+            rows,
+            ..Question::new(sql)
         };
-        let Ok(queued) = Arc::clone(&self.queue).try_acquire_owned() else {
-            return Err(busy);
-        };
-        let mut deadline = Box::pin(tokio::time::sleep(self.config.timeout));
+        self.ask(question).await
+    }
 
+    /// Answers a question, under the same rules as [`Engine::answer`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::answer`].
+    pub(crate) async fn ask(&self, question: Question) -> Result<Answer> {
+        let mut tally = Tally::new(Arc::clone(&self.metrics), question.entrance);
+        let begun = self.begin(question).await;
+        match begun {
+            Ok((started, deadline, rows_max)) => {
+                let timeout = self.config.timeout;
+                Ok(Answer::new(started, deadline, timeout, rows_max, tally))
+            }
+            Err(error) => {
+                tally.count(Outcome::of(&error));
+                Err(error)
+            }
+        }
+    }
+
+    async fn begin(&self, question: Question) -> Result<(Started, Pin<Box<Sleep>>, u64)> {
+        let mut deadline = Box::pin(tokio::time::sleep(self.config.timeout));
+        let held = self.place(&question, &mut deadline).await?;
+        let rows_max = question.rows.unwrap_or(u64::MAX).min(self.config.rows_max);
+
+        let until = deadline.deadline();
+        let started = start(Arc::clone(&self.shared), question, held, until);
+        let started = self.planned(&mut deadline, started.boxed()).await?;
+        Ok((started, deadline, rows_max))
+    }
+
+    /// What an answer would look like, and what a statement leaves open. Takes a place like a statement.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::answer`].
+    pub(crate) async fn describe(&self, question: Question) -> Result<Described> {
+        let mut deadline = Box::pin(tokio::time::sleep(self.config.timeout));
+        let held = self.place(&question, &mut deadline).await?;
+        let shared = Arc::clone(&self.shared);
+        let described = async move {
+            let described = shared.describe(&question).await;
+            drop(held);
+            described
+        };
+        self.planned(&mut deadline, described.boxed()).await
+    }
+
+    /// Every table and view, with its columns. Takes no place: it reads no rows.
+    ///
+    /// # Errors
+    ///
+    /// A view that cannot be planned, or no time.
+    pub(crate) async fn tables(&self) -> Result<Vec<Listed>> {
+        let mut deadline = Box::pin(tokio::time::sleep(self.config.timeout));
+        let shared = Arc::clone(&self.shared);
+        let listed = async move { shared.tables().await };
+        self.planned(&mut deadline, listed.boxed()).await
+    }
+
+    /// Waits for a place.
+    async fn place(&self, question: &Question, deadline: &mut Pin<Box<Sleep>>) -> Result<Held> {
+        let Ok(queued) = Arc::clone(&self.queue).try_acquire_owned() else {
+            return Err(Error::Busy {
+                statements_max: self.config.statements_max.get(),
+            });
+        };
+        let turn = match &question.asker {
+            Some(asker) => Some(self.askers.enter(asker)?),
+            None => None,
+        };
         let place = Arc::clone(&self.places).acquire_owned();
-        let place = self.within(&mut deadline, Phase::Waiting, place).await?;
+        let place = self.within(deadline, Phase::Waiting, place).await?;
         let place = place.map_err(|_closed| Error::Ended {
             phase: Phase::Waiting,
         })?;
-        let held = Held {
+        Ok(Held {
             _place: place,
             _queued: queued,
-        };
+            _turn: turn,
+        })
+    }
 
-        let started = start(Arc::clone(&self.shared), sql.to_owned(), held);
-        let started = self.executor.run_blocking(started);
-        let started = self.within(&mut deadline, Phase::Planning, started).await?;
-        let started = started.ok_or(Error::Ended {
+    /// Runs planning on the executor, within the time of the statement. Boxed: what plans is large, and would make
+    /// every future that waits for it as large.
+    async fn planned<T: Send + 'static>(
+        &self,
+        deadline: &mut Pin<Box<Sleep>>,
+        work: BoxFuture<'static, Result<T>>,
+    ) -> Result<T> {
+        let done = self.executor.run_blocking(work);
+        let done = self.within(deadline, Phase::Planning, done).await?;
+        done.ok_or(Error::Ended {
             phase: Phase::Planning,
-        })??;
-
-        let rows_max = rows.unwrap_or(u64::MAX).min(self.config.rows_max);
-        let timeout = self.config.timeout;
-        Ok(Answer::new(started, deadline, timeout, rows_max))
+        })?
     }
 
     async fn within<T>(
@@ -165,19 +260,35 @@ impl Engine {
 struct Held {
     _place: OwnedSemaphorePermit,
     _queued: OwnedSemaphorePermit,
+    _turn: Option<Turn>,
 }
 
 /// Plans, and begins to produce rows. Runs on the executor, so that deep trees are made, run and
-/// freed on its stacks.
-async fn start(shared: Arc<Shared>, sql: String, held: Held) -> Result<Started> {
-    let (plan, state) = shared.plan(&sql).await?;
+/// freed on its stacks. What it takes is given back at its time limit also if its reader neither reads nor goes away.
+async fn start(
+    shared: Arc<Shared>,
+    question: Question,
+    held: Held,
+    until: Instant,
+) -> Result<Started> {
+    let (plan, state) = shared.plan(&question).await?;
     let schema = plan.schema();
     let stop = StopOnDrop::default();
     let plan = stoppable(plan, &stop.flag())
         .map_err(|source| Error::from_datafusion(source, shared.limits))?;
     let (sender, produced) = mpsc::channel(BATCHES_AHEAD);
-    let _detached = Handle::current().spawn(async move {
-        produce(&shared, plan, &state, &sender).await;
+    let executor = Handle::current();
+    let at_the_end = stop.flag();
+    let timer = executor.spawn(async move {
+        sleep_until(until).await;
+        at_the_end.set();
+    });
+    let _detached = executor.spawn(async move {
+        tokio::select! {
+            () = produce(&shared, plan, &state, &sender) => {}
+            () = sleep_until(until) => {}
+        }
+        timer.abort();
         drop(state);
         drop(held);
     });
@@ -222,21 +333,115 @@ async fn produce(
 }
 
 impl Shared {
-    async fn plan(&self, sql: &str) -> Result<(Arc<dyn ExecutionPlan>, SessionState)> {
-        let parsed = statement::parse(sql, self.statement_bytes_max)?;
+    async fn plan(&self, question: &Question) -> Result<(Arc<dyn ExecutionPlan>, SessionState)> {
+        let fault = |source| Error::from_datafusion(source, self.limits);
+        let (logical, mut state) = self.logical(question).await?;
+        let logical = match &question.parameters {
+            parameters if parameters.is_empty() => logical,
+            parameters => {
+                let values = parameters.clone().into_iter().map(ScalarAndMetadata::from);
+                let values = ParamValues::List(values.collect());
+                logical.with_param_values(values).map_err(fault)?
+            }
+        };
+        session::set_profile(&mut state, profile::of(&logical).map_err(fault)?);
+        let plan = state.create_physical_plan(&logical).await.map_err(fault)?;
+        Ok((plan, state))
+    }
+
+    async fn describe(&self, question: &Question) -> Result<Described> {
+        let (logical, _state) = self.logical(question).await?;
+        let open = logical
+            .get_parameter_types()
+            .map_err(|source| Error::from_datafusion(source, self.limits))?;
+        Ok(Described {
+            schema: Arc::clone(logical.schema().inner()),
+            parameters: numbered(open),
+        })
+    }
+
+    /// The plan of a statement that is known to be a query, in a session of its own.
+    async fn logical(&self, question: &Question) -> Result<(LogicalPlan, SessionState)> {
+        let (sql, bytes_max) = (question.sql.as_str(), self.statement_bytes_max);
         let fault = |source| Error::from_datafusion(source, self.limits);
         let names = StatementSchema::new(&self.lake);
-        let mut state = self.sessions.open(names.catalogs()).map_err(fault)?;
+        let (parsed, is_postgres) = match question.dialect {
+            Dialect::Own => (statement::parse(sql, bytes_max)?, false),
+            Dialect::Postgres => statement::parse_postgres(sql, bytes_max)?,
+        };
+        let mut state = if is_postgres {
+            let postgres = self.postgres(&names).await?;
+            let catalogs = names.catalogs_with(postgres.tables());
+            let opened = self.sessions.open(postgres.base(), catalogs);
+            opened.map_err(fault)?
+        } else {
+            let catalogs = names.catalogs();
+            let opened = self.sessions.open(self.sessions.base(), catalogs);
+            opened.map_err(fault)?
+        };
         // `now()` is this instant in every part of the statement; without it DataFusion cannot plan it.
         state.mark_start_execution();
         add_views(&state, &names, &parsed).await?;
 
         let logical = state.statement_to_plan(parsed).await.map_err(fault)?;
         read_only().verify_plan(&logical).map_err(fault)?;
-        session::set_profile(&mut state, profile::of(&logical).map_err(fault)?);
-        let plan = state.create_physical_plan(&logical).await.map_err(fault)?;
-        Ok((plan, state))
+        Ok((logical, state))
     }
+
+    async fn tables(&self) -> Result<Vec<Listed>> {
+        let fault = |source| Error::from_datafusion(source, self.limits);
+        let names = StatementSchema::new(&self.lake);
+        let state = self.sessions.open(self.sessions.base(), names.catalogs());
+        add_all_views(&state.map_err(fault)?, &names).await?;
+        let mut listed = Vec::new();
+        for name in names.names() {
+            let table_type = names.table_type(&name).await.map_err(fault)?;
+            if let Some(table) = names.table(&name).await.map_err(fault)? {
+                listed.push(Listed {
+                    is_view: table_type == Some(TableType::View),
+                    schema: table.schema(),
+                    name,
+                });
+            }
+        }
+        Ok(listed)
+    }
+
+    /// What statements about the Postgres catalog need beside the tables; made by the first of them.
+    async fn postgres(&self, names: &Arc<StatementSchema>) -> Result<&PostgresCatalog> {
+        let fault = |source| Error::from_datafusion(source, self.limits);
+        let made = self.postgres.get_or_try_init(|| async {
+            let state = self
+                .sessions
+                .open(self.sessions.base(), names.catalogs())
+                .map_err(fault)?;
+            add_all_views(&state, names).await?;
+            PostgresCatalog::new(self.sessions.base(), names)
+                .await
+                .map_err(fault)
+        });
+        made.await
+    }
+}
+
+/// Types by number: `$1` is the first. A statement that skips a number leaves its type open.
+fn numbered(open: HashMap<String, Option<DataType>>) -> Vec<Option<DataType>> {
+    let mut types: Vec<Option<DataType>> = Vec::new();
+    for (name, data_type) in open {
+        let number = name
+            .strip_prefix('$')
+            .and_then(|digits| digits.parse().ok());
+        let Some(number @ 1..=PARAMETERS_MAX) = number else {
+            continue;
+        };
+        if types.len() < number {
+            types.resize(number, None);
+        }
+        if let Some(place) = types.get_mut(number - 1) {
+            *place = data_type;
+        }
+    }
+    types
 }
 
 fn read_only() -> SQLOptions {
@@ -244,80 +449,4 @@ fn read_only() -> SQLOptions {
         .with_allow_ddl(false)
         .with_allow_dml(false)
         .with_allow_statements(false)
-}
-
-/// Plans the views that a statement names, and refuses names that do not exist.
-async fn add_views(
-    state: &SessionState,
-    names: &StatementSchema,
-    parsed: &Statement,
-) -> Result<()> {
-    let references = state
-        .resolve_table_references(parsed)
-        .map_err(|source| Error::Syntax {
-            source: Box::new(source),
-        })?;
-    for reference in &references {
-        if reference.schema() == Some(INFORMATION_SCHEMA) {
-            add_all_views(state, names).await?;
-            continue;
-        }
-        if !exists(state, names, reference) {
-            return Err(Error::UnknownTable {
-                name: reference.to_string(),
-                known: names.names(),
-            });
-        }
-        if let Some(position) = VIEWS.iter().position(|view| view.name == reference.table()) {
-            add_view(state, names, position).await?;
-        }
-    }
-    let is_query = |sql: &SqlStatement| matches!(sql, SqlStatement::Query(_));
-    if matches!(parsed, Statement::Statement(sql) if !is_query(sql)) {
-        // SHOW and DESCRIBE are answered from the catalog.
-        add_all_views(state, names).await?;
-    }
-    Ok(())
-}
-
-fn exists(state: &SessionState, names: &StatementSchema, reference: &TableReference) -> bool {
-    let is_here = reference.catalog().is_none_or(|catalog| catalog == CATALOG)
-        && reference.schema().is_none_or(|schema| schema == SCHEMA);
-    let is_function =
-        reference.schema().is_none() && state.table_functions().contains_key(reference.table());
-    (is_here && names.table_exist(reference.table())) || is_function
-}
-
-async fn add_all_views(state: &SessionState, names: &StatementSchema) -> Result<()> {
-    for position in 0..VIEWS.len() {
-        add_view(state, names, position).await?;
-    }
-    Ok(())
-}
-
-/// Plans the view at a position of [`VIEWS`] and, before it, the views that it can use.
-async fn add_view(state: &SessionState, names: &StatementSchema, position: usize) -> Result<()> {
-    let (Some(wanted), Some(before)) = (VIEWS.get(position), VIEWS.get(..position)) else {
-        return Ok(());
-    };
-    let mut needed: Vec<&View> = before
-        .iter()
-        .filter(|view| wanted.sql.contains(view.name))
-        .collect();
-    needed.push(wanted);
-    for view in needed {
-        if !names.has_view(view.name) {
-            let provider = plan_view(state, view).await.map_err(|source| Error::View {
-                name: view.name,
-                source: Box::new(source),
-            })?;
-            names.add_view(view.name, Arc::new(provider));
-        }
-    }
-    Ok(())
-}
-
-async fn plan_view(state: &SessionState, view: &View) -> DataFusionResult<ViewTable> {
-    let plan = state.create_logical_plan(view.sql).await?;
-    Ok(ViewTable::new(plan, Some(view.sql.to_owned())))
 }

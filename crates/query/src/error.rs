@@ -105,6 +105,16 @@ pub enum Error {
         /// The limit, `statements_max`.
         statements_max: usize,
     },
+    /// Too many statements of one user at once.
+    #[error(
+        "{statements_max} statements of {user} are under way, as many as one user may have; wait for one of them"
+    )]
+    BusyUser {
+        /// Who asked.
+        user: String,
+        /// The limit, `statements_per_user_max`.
+        statements_max: usize,
+    },
     /// The lake's files cannot be read.
     #[error("the stored tables cannot be read")]
     Storage {
@@ -176,6 +186,7 @@ impl Error {
             | Self::TimedOut { .. }
             | Self::OutOfMemory { .. }
             | Self::Busy { .. }
+            | Self::BusyUser { .. }
             | Self::Storage { .. }
             | Self::Internal { .. }
             | Self::Ended { .. }
@@ -193,6 +204,7 @@ impl Error {
                 | Self::TimedOut { .. }
                 | Self::OutOfMemory { .. }
                 | Self::Busy { .. }
+                | Self::BusyUser { .. }
         )
     }
 
@@ -200,7 +212,10 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
-            Self::Busy { .. } | Self::TimedOut { .. } | Self::Storage { .. }
+            Self::Busy { .. }
+                | Self::BusyUser { .. }
+                | Self::TimedOut { .. }
+                | Self::Storage { .. }
         )
     }
 

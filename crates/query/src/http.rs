@@ -18,7 +18,7 @@
 //!
 //! `{"error":{"code":"unknown_column","message":".."}}` with a status by whose fault it is: 401 without a
 //! token, 400 for the statement, 413 and 422 for its size and its need of memory, 504 for the time limit, 503 with
-//! `Retry-After` if too many run, 500 for us. Codes are stable, messages are for people.
+//! `Retry-After` if too many run, 429 if too many of one user do, 500 for us. Codes are stable, messages are for people.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,9 +40,12 @@ use http_body_util::StreamBody;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
+use crate::asker::Asker;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::format::{Encoder, Format, Problem, Summary};
+use crate::metrics::Entrance;
+use crate::question::Question;
 use crate::reference;
 
 mod guard;
@@ -91,6 +94,7 @@ async fn answer(
 ) -> Result<(Answer, Format), Refusal> {
     let Query(address) = address.map_err(|source| Refusal::Address { source })?;
     let (head, body) = request.into_parts();
+    let asker = head.extensions.get::<Asker>().copied();
     // JSON may escape each byte of the statement with six.
     let bytes_max = engine.config().statement_bytes().saturating_mul(6);
     let body = to_bytes(body, bytes_max)
@@ -101,9 +105,13 @@ async fn answer(
         Some(format) => format,
         None => accepted(&head.headers)?,
     };
-    let answer = engine
-        .answer(&wanted.sql, wanted.limit.or(address.limit))
-        .await?;
+    let question = Question {
+        rows: wanted.limit.or(address.limit),
+        asker,
+        entrance: Entrance::Http,
+        ..Question::new(wanted.sql)
+    };
+    let answer = engine.ask(question).await?;
     Ok((answer, format))
 }
 
@@ -392,7 +400,11 @@ impl IntoResponse for Refusal {
         };
         let body = axum::Json(ProblemBody { error: problem });
         let mut response = (status, body).into_response();
-        if status == StatusCode::SERVICE_UNAVAILABLE {
+        let is_for_later = [
+            StatusCode::SERVICE_UNAVAILABLE,
+            StatusCode::TOO_MANY_REQUESTS,
+        ];
+        if is_for_later.contains(&status) {
             response
                 .headers_mut()
                 .insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
@@ -429,6 +441,7 @@ fn outward(error: &Error) -> (StatusCode, Problem) {
         Error::OutOfMemory { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "out_of_memory"),
         Error::TimedOut { .. } => (StatusCode::GATEWAY_TIMEOUT, "timed_out"),
         Error::Busy { .. } => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
+        Error::BusyUser { .. } => (StatusCode::TOO_MANY_REQUESTS, "busy_user"),
         Error::Storage { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "storage"),
         Error::Internal { .. }
         | Error::Ended { .. }
@@ -447,7 +460,7 @@ fn outward(error: &Error) -> (StatusCode, Problem) {
     )
 }
 
-fn log_fault(error: &(dyn std::error::Error + 'static)) {
+pub(crate) fn log_fault(error: &(dyn std::error::Error + 'static)) {
     let mut causes = String::new();
     let mut source = error.source();
     while let Some(cause) = source {

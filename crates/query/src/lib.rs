@@ -7,7 +7,9 @@
 //! |---|---|
 //! | [`config`] | names every limit |
 //! | `statement` | parses one statement, refuses what is not a query |
-//! | `catalog`, `views` | the names that a statement may use: lake tables and the views of `storage/views` |
+//! | `question`, `asker` | one statement with who asks it, counted by `metrics` |
+//! | `catalog`, `views`, `naming` | the names that a statement may use: lake tables and the views of `storage/views` |
+//! | `pg_catalog` | what tools of Postgres ask about names and types, for statements that name it |
 //! | `profile` | chooses from the statement how files are read |
 //! | `scan`, `pruning`, `fresh` | one table: files that can hold an answer, and the fresh rows |
 //! | `session` | DataFusion state of one statement: memory, spill folder, settings |
@@ -15,6 +17,8 @@
 //! | [`Engine`] | the route as one function |
 //! | [`Answer`] | the stream of rows under the time limit and the row limit |
 //! | `format`, [`http`] | JSON, CSV and Arrow over HTTP |
+//! | [`postgres`] | the protocol of Postgres: psql, DBeaver, Grafana, every language's driver |
+//! | [`flight`] | Arrow Flight SQL: ADBC, JDBC, notebooks that want columns |
 //!
 //! Does not: write anything but its own spill files, read anything but the lake, know the log or the
 //! gateway.
@@ -29,6 +33,9 @@
 //! The catalog takes a table's state once, so that a self join sees one state; a pool of its own
 //! means that a hungry statement fails alone.
 //!
+//! **One engine behind every door.** HTTP, Postgres and Flight SQL hand a `Question` to the same [`Engine`]: the same
+//! checks, places, limits and counts. A door adds how it is spoken to, and who may.
+//!
 //! **Own threads.** Plans are made, run and freed on threads of this crate with large stacks. A long
 //! chain of `OR` is a deep tree, and DataFusion evaluates and frees it recursively; on the stacks
 //! of the server's own threads that ends the process. It also keeps a heavy statement off the
@@ -39,7 +46,13 @@ mod error;
 mod statement;
 mod stop;
 
+mod asker;
+mod metrics;
+mod question;
+
 mod catalog;
+mod naming;
+mod pg_catalog;
 mod views;
 
 mod profile;
@@ -53,16 +66,20 @@ mod engine;
 mod executor;
 mod session;
 
+pub mod flight;
 mod format;
 pub mod http;
+pub mod postgres;
 mod reference;
 
 #[cfg(test)]
 mod tests;
 
 pub use answer::Answer;
+pub use asker::Asker;
 pub use config::Config;
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use http::router;
+pub use metrics::{Connections, Entrance, Metrics};
 pub use views::{VIEWS, View, ViewColumn};

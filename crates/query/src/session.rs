@@ -87,14 +87,23 @@ impl Sessions {
         })
     }
 
-    /// A state whose names are those of `catalogs`.
-    pub(crate) fn open(&self, catalogs: Arc<StatementCatalogs>) -> DataFusionResult<SessionState> {
+    /// What every statement starts from.
+    pub(crate) fn base(&self) -> &SessionState {
+        &self.base
+    }
+
+    /// A state made from `base`, whose names are those of `catalogs`.
+    pub(crate) fn open(
+        &self,
+        base: &SessionState,
+        catalogs: Arc<StatementCatalogs>,
+    ) -> DataFusionResult<SessionState> {
         let memory = FairSpillPool::new(self.config.memory_bytes());
         let runtime = RuntimeEnvBuilder::from_runtime_env(self.base.runtime_env())
             .with_memory_pool(Arc::new(TrackConsumersPool::new(memory, CONSUMERS_NAMED)))
             .with_disk_manager_builder(self.spill())
             .build_arc()?;
-        Ok(SessionStateBuilder::new_from_existing(self.base.clone())
+        Ok(SessionStateBuilder::new_from_existing(base.clone())
             .with_runtime_env(runtime)
             .with_catalog_list(catalogs)
             .build())

@@ -7,13 +7,16 @@
 //! bounded by the parser.
 
 use std::collections::VecDeque;
+use std::sync::LazyLock;
 
 use datafusion::common::DataFusionError;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
-use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, PostgreSqlDialect};
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+
+use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 
 use crate::error::{Error, Result};
 
@@ -26,14 +29,91 @@ pub(crate) const NESTING_MAX: usize = 128;
 
 /// Parses a text that must hold exactly one query.
 pub(crate) fn parse(sql: &str, bytes_max: usize) -> Result<Statement> {
+    let dialect = GenericDialect {};
+    let tokens = tokens(sql, bytes_max, &dialect)?;
+    let keyword = first_word(&tokens);
+    let statements: VecDeque<Statement> = DFParserBuilder::new(tokens)
+        .with_dialect(&dialect)
+        .with_recursion_limit(NESTING_MAX)
+        .build()
+        .and_then(|mut parser| parser.parse_statements())
+        .map_err(|source| Error::Syntax {
+            source: Box::new(source),
+        })?;
+    only_query(statements, keyword)
+}
+
+/// The same for a client of Postgres, and whether the text is about its catalog. Such a text is read as Postgres reads
+/// it, and its tables and functions are there; any other is read as everywhere here, so that a statement means the
+/// same at every door.
+pub(crate) fn parse_postgres(sql: &str, bytes_max: usize) -> Result<(Statement, bool)> {
+    let Ok(tokens) = tokens(sql, bytes_max, &PostgreSqlDialect {}) else {
+        return Ok((parse(sql, bytes_max)?, false));
+    };
+    if !tokens.iter().any(|token| is_of_postgres(&token.token)) {
+        return Ok((parse(sql, bytes_max)?, false));
+    }
+    let keyword = first_word(&tokens);
+    if keyword == "SHOW" || keyword == "DESCRIBE" {
+        return Ok((parse(sql, bytes_max)?, false));
+    }
+    let parsed = PARSER.parse(sql).map_err(syntax)?;
+    let statements = parsed
+        .into_iter()
+        .map(|statement| Statement::Statement(Box::new(statement)));
+    Ok((only_query(statements.collect(), keyword)?, true))
+}
+
+/// Rewrites what tools of Postgres send into what DataFusion understands. Building it reads its patterns.
+static PARSER: LazyLock<PostgresCompatibilityParser> =
+    LazyLock::new(PostgresCompatibilityParser::new);
+
+/// Words that only a statement about names, types and the session has; those that begin with `pg_` are too.
+const WORDS_OF_POSTGRES: [&str; 26] = [
+    "array_lower",
+    "array_upper",
+    "col_description",
+    "current_catalog",
+    "current_database",
+    "current_role",
+    "current_schema",
+    "current_schemas",
+    "current_setting",
+    "current_user",
+    "format_type",
+    "has_any_column_privilege",
+    "has_database_privilege",
+    "has_schema_privilege",
+    "has_table_privilege",
+    "information_schema",
+    "obj_description",
+    "parse_ident",
+    "quote_ident",
+    "regclass",
+    "regnamespace",
+    "regproc",
+    "regtype",
+    "session_user",
+    "shobj_description",
+    "version",
+];
+
+fn is_of_postgres(token: &Token) -> bool {
+    let Token::Word(word) = token else {
+        return false;
+    };
+    let word = word.value.to_ascii_lowercase();
+    word.starts_with("pg_") || WORDS_OF_POSTGRES.contains(&word.as_str())
+}
+
+fn tokens(sql: &str, bytes_max: usize, dialect: &dyn Dialect) -> Result<Vec<TokenWithSpan>> {
     if sql.len() > bytes_max {
         return Err(Error::TooLong {
             n_bytes: sql.len(),
             bytes_max,
         });
     }
-    let dialect = GenericDialect {};
-    let tokens = Tokenizer::new(&dialect, sql)
+    let tokens = Tokenizer::new(dialect, sql)
         .tokenize_with_location()
         .map_err(|error| syntax(ParserError::from(error)))?;
     let n_operators = tokens
@@ -46,15 +126,10 @@ pub(crate) fn parse(sql: &str, bytes_max: usize) -> Result<Statement> {
             operators_max: OPERATORS_MAX,
         });
     }
-    let keyword = first_word(&tokens);
-    let mut statements: VecDeque<Statement> = DFParserBuilder::new(tokens)
-        .with_dialect(&dialect)
-        .with_recursion_limit(NESTING_MAX)
-        .build()
-        .and_then(|mut parser| parser.parse_statements())
-        .map_err(|source| Error::Syntax {
-            source: Box::new(source),
-        })?;
+    Ok(tokens)
+}
+
+fn only_query(mut statements: VecDeque<Statement>, keyword: String) -> Result<Statement> {
     if statements.len() > 1 {
         return Err(Error::SeveralStatements {
             n_statements: statements.len(),

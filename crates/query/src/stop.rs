@@ -33,13 +33,19 @@ pub(crate) struct StopOnDrop {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Flag(Arc<AtomicBool>);
 
+impl Flag {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 impl StopOnDrop {
     pub(crate) fn flag(&self) -> Flag {
         self.flag.clone()
     }
 
     pub(crate) fn stop(&self) {
-        self.flag.0.store(true, Ordering::Relaxed);
+        self.flag.set();
     }
 }
 

@@ -5,7 +5,7 @@
 //! follows is one of the tokens, whole. Tokens are compared in a time that depends on their lengths alone. A
 //! request is checked by its head, before its body is read.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
@@ -14,6 +14,7 @@ use subtle::ConstantTimeEq;
 use crate::{
     error::{Error, Result},
     material::Source,
+    scram::{Scram, Verifiers},
     secret::Secret,
     suites::listed,
     watched::{Load, Watched},
@@ -157,10 +158,12 @@ struct Tokens {
 }
 
 /// Tokens in use.
-struct Known {
-    tokens: Vec<Secret>,
+pub(crate) struct Known {
+    pub(crate) tokens: Vec<Secret>,
     /// What a client sends.
     header: HeaderValue,
+    /// For proofs without sending the token; derived when the first one is asked for.
+    pub(crate) verifiers: OnceLock<Verifiers>,
 }
 
 impl Load for Tokens {
@@ -202,7 +205,11 @@ impl Load for Tokens {
         let mut header = HeaderValue::try_from(header).map_err(|_| wrong())?;
         // Its `Debug` does not show it, and HTTP/2 does not keep it in a table.
         header.set_sensitive(true);
-        Ok(Known { tokens, header })
+        Ok(Known {
+            tokens,
+            header,
+            verifiers: OnceLock::new(),
+        })
     }
 }
 
@@ -218,6 +225,17 @@ pub enum Unauthenticated {
     /// The token is none of the known ones.
     #[error("the token that was sent is not known here")]
     Unknown,
+}
+
+/// Which of the configured tokens was proved. It says nothing about the token itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TokenId(pub(crate) usize);
+
+impl TokenId {
+    /// Its place among the configured ones, the first is 1.
+    pub fn number(self) -> usize {
+        self.0.saturating_add(1)
+    }
 }
 
 /// Lets in requests with a known token.
@@ -248,7 +266,7 @@ impl TokenCheck {
     /// # Errors
     ///
     /// What is wrong with its credentials; nothing of them is in it.
-    pub fn check(&self, headers: &HeaderMap) -> Result<(), Unauthenticated> {
+    pub fn check(&self, headers: &HeaderMap) -> Result<TokenId, Unauthenticated> {
         let mut values = headers.get_all(&self.header).iter();
         let value = values.next().ok_or(Unauthenticated::Missing)?;
         if values.next().is_some() {
@@ -258,16 +276,40 @@ impl TokenCheck {
         let token = self
             .token(value.as_bytes())
             .ok_or(Unauthenticated::Malformed)?;
+        self.check_token(token)
+    }
+
+    /// Looks at a token that came as a password, without header and scheme.
+    ///
+    /// # Errors
+    ///
+    /// It is none of the known ones.
+    pub fn check_token(&self, token: &[u8]) -> Result<TokenId, Unauthenticated> {
         let known = self.known.current();
         // All are compared: which one it is does not show in the time.
-        let is_known = known.tokens.iter().fold(0, |found, known| {
-            found | known.expose().as_bytes().ct_eq(token).unwrap_u8()
-        });
-        if is_known == 1 {
-            Ok(())
-        } else {
-            Err(Unauthenticated::Unknown)
+        let mut found = None;
+        for (idx, known) in known.tokens.iter().enumerate() {
+            if bool::from(known.expose().as_bytes().ct_eq(token)) {
+                found = Some(TokenId(idx));
+            }
         }
+        found.ok_or(Unauthenticated::Unknown)
+    }
+
+    /// The header with which a client proves a token from now on; for protocols in which it learns that from us.
+    pub fn header_of(&self, token: &str) -> Option<(HeaderName, HeaderValue)> {
+        let value = match self.scheme.as_str() {
+            "" => token.to_owned(),
+            scheme => format!("{scheme} {token}"),
+        };
+        let mut value = HeaderValue::try_from(value).ok()?;
+        value.set_sensitive(true);
+        Some((self.header.clone(), value))
+    }
+
+    /// Begins an exchange in which a client proves that it has a token without sending it.
+    pub fn scram(&self) -> Scram {
+        Scram::new(self.known.current())
     }
 
     /// What follows the scheme; RFC 9110 section 11.4 allows any number of spaces between the two.

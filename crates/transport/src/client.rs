@@ -321,6 +321,16 @@ impl Connector {
         self.timeout = timeout;
         self
     }
+
+    /// The handshake on a connection that began in clear text, as the protocol of Postgres has it.
+    ///
+    /// # Errors
+    ///
+    /// The peer is not who it should be, or goes away.
+    pub async fn encrypt(&self, tcp: TcpStream, host: &str) -> Result<Stream, ConnectError> {
+        let tls = self.tls.as_ref().ok_or(ConnectError::Insecure)?;
+        tls.shake_hands(tcp, host.to_owned(), self.timeout).await
+    }
 }
 
 impl Service<Uri> for Connector {

@@ -11,6 +11,7 @@
 //! | [`listener`] | accepts where nobody else has a loop: handshakes beside each other |
 //! | [`client`] | a client's `tls`, and the connector for hyper and tonic |
 //! | [`bearer`] | `bearertokenauth`: the check of a request, and the header of a client |
+//! | [`scram`] | the same tokens, proved without being sent: SCRAM-SHA-256 |
 //! | `suites`, `material` | versions, ciphers and curves; PEM from files and from the configuration |
 //! | `watched` | what is read again when its files change |
 //! | `stream` | a connection with or without TLS |
@@ -37,6 +38,7 @@ pub mod bearer;
 pub mod client;
 pub mod door;
 pub mod listener;
+pub mod scram;
 pub mod server;
 pub mod time_span;
 
@@ -58,11 +60,14 @@ pub mod testing;
 mod tests;
 
 pub use crate::{
-    bearer::{Auth, Authenticators, BearerTokenAuth, TokenCheck, TokenSource, Unauthenticated},
+    bearer::{
+        Auth, Authenticators, BearerTokenAuth, TokenCheck, TokenId, TokenSource, Unauthenticated,
+    },
     client::{ClientTls, ConnectError, Connector},
     door::Door,
     error::{Error, Result},
     listener::Listener,
+    scram::Scram,
     secret::Secret,
     server::{Acceptor, HandshakeError, HandshakeFailure, HandshakeFailures, ServerTls},
     stream::Stream,

@@ -21,10 +21,13 @@ pub enum Alpn {
     Http1,
     /// HTTP/2 rather than HTTP/1.1.
     Http2OrHttp1,
+    /// The protocol of Postgres alone; clients that name none are taken too.
+    Postgres,
 }
 
 pub(crate) const H2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
+const POSTGRES: &[u8] = b"postgresql";
 
 impl Alpn {
     pub(crate) fn protocols(self) -> Vec<Vec<u8>> {
@@ -32,6 +35,7 @@ impl Alpn {
             Alpn::Http2 => vec![H2.to_vec()],
             Alpn::Http1 => vec![HTTP1.to_vec()],
             Alpn::Http2OrHttp1 => vec![H2.to_vec(), HTTP1.to_vec()],
+            Alpn::Postgres => vec![POSTGRES.to_vec()],
         }
     }
 }

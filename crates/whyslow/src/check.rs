@@ -122,12 +122,7 @@ fn describe(name: &str, loaded: &Loaded) -> String {
     }
     destinations(config).into_iter().for_each(&mut line);
     match &config.query {
-        Some(query) => line(format!(
-            "  query     SQL, /healthz, /readyz and /metrics on http{}://{}{}",
-            query.tls.as_ref().map_or("", |_| "s"),
-            query.endpoint,
-            asked(query.tls.as_ref(), query.auth.as_ref())
-        )),
+        Some(query) => doors(query).into_iter().for_each(&mut line),
         None => {
             line("  query     off: the extension `query` is not in `service.extensions`".to_owned())
         }
@@ -168,6 +163,32 @@ fn sources(config: &config::Config) -> Vec<String> {
             config::Asks::Kubelet(_) => "look   ",
         };
         lines.push(format!("  {verb}    `{id}`: {words}"));
+    }
+    lines
+}
+
+/// Where SQL is answered.
+fn doors(query: &query::Config) -> Vec<String> {
+    let (postgres, flight_sql) = (&query.postgres, &query.flight_sql);
+    let mut lines = vec![format!(
+        "  query     SQL, /healthz, /readyz and /metrics on http{}://{}{}",
+        query.tls.as_ref().map_or("", |_| "s"),
+        query.endpoint,
+        asked(query.tls.as_ref(), query.auth.as_ref())
+    )];
+    if postgres.enabled {
+        lines.push(format!(
+            "            SQL by the protocol of Postgres on {}{}",
+            postgres.endpoint,
+            asked(postgres.tls.as_ref(), postgres.auth.as_ref())
+        ));
+    }
+    if flight_sql.enabled {
+        lines.push(format!(
+            "            Arrow Flight SQL on {}{}",
+            flight_sql.endpoint,
+            asked(flight_sql.tls.as_ref(), flight_sql.auth.as_ref())
+        ));
     }
     lines
 }

@@ -178,6 +178,8 @@ fn configure(folder: &Path) -> anyhow::Result<Config> {
     config.gateway.otlp.protocols.http = None;
     if let Some(query) = &mut config.query {
         query.endpoint = free.parse()?;
+        query.postgres.endpoint = free.parse()?;
+        query.flight_sql.endpoint = free.parse()?;
     }
     Ok(config)
 }

@@ -16,6 +16,7 @@
 //! Only three things flow backwards: the reply to the client, the release of the log after a commit,
 //! and backpressure.
 
+mod doors;
 mod exporters;
 mod instance;
 mod ops;
@@ -115,6 +116,8 @@ pub(crate) fn tell(warnings: &[Warning]) {
 pub(crate) struct Service {
     pub(crate) gateway: Handle,
     pub(crate) query_addr: Option<SocketAddr>,
+    postgres_addr: Option<SocketAddr>,
+    flight_sql_addr: Option<SocketAddr>,
     health_addr: Option<SocketAddr>,
     /// `None`: nothing is stored here.
     tables: Option<Tables>,
@@ -199,13 +202,11 @@ impl Service {
         Ok(Self {
             gateway,
             query_addr: listeners.query_addr,
+            postgres_addr: listeners.postgres_addr,
+            flight_sql_addr: listeners.flight_sql_addr,
             health_addr: listeners.health_addr,
             tables,
-            exporters: config
-                .exporters
-                .into_iter()
-                .map(|exporter| exporter.id)
-                .collect(),
+            exporters: ids(config.exporters),
             servers: listeners.servers,
             reloads: ops.reloads,
         })
@@ -224,6 +225,8 @@ impl Service {
             otlp_grpc = addr(self.gateway.grpc_addr),
             otlp_http = addr(self.gateway.http_addr),
             query = addr(self.query_addr),
+            postgres = addr(self.postgres_addr),
+            flight_sql = addr(self.flight_sql_addr),
             health_check = addr(self.health_addr),
             tables = self.tables.as_ref().map_or("none", |tables| &tables.place),
             exporters = self.exporters.join(", "),
@@ -249,6 +252,11 @@ impl Service {
         }
         stopped.context("stop the gateway")
     }
+}
+
+fn ids(exporters: Vec<config::Exporter>) -> Vec<String> {
+    let ids = exporters.into_iter().map(|exporter| exporter.id);
+    ids.collect()
 }
 
 /// Opens the tables, and what turns releases into their rows.

@@ -98,7 +98,7 @@ impl Encoder {
 }
 
 /// A nested column as JSON text, for formats without nesting.
-pub(super) fn as_text(
+pub(crate) fn as_text(
     field: &FieldRef,
     column: &ArrayRef,
 ) -> Result<Vec<Option<String>>, ArrowError> {

@@ -22,7 +22,7 @@ use arrow::error::ArrowError;
 use bytes::Bytes;
 use serde::Deserialize;
 
-pub(crate) use json::type_name;
+pub(crate) use json::{as_text, type_name};
 
 /// How rows are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use transport::TokenCheck;
 
 use super::{ProblemBody, problem};
+use crate::asker::Asker;
 
 /// Asks each request of these routes for a token.
 pub fn guarded(routes: Router, guard: Arc<Guard>) -> Router {
@@ -40,9 +41,13 @@ impl Guard {
     }
 }
 
-async fn let_in(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
-    let Err(why) = guard.tokens.check(request.headers()) else {
-        return next.run(request).await;
+async fn let_in(State(guard): State<Arc<Guard>>, mut request: Request, next: Next) -> Response {
+    let why = match guard.tokens.check(request.headers()) {
+        Ok(token) => {
+            request.extensions_mut().insert(Asker::Token(token));
+            return next.run(request).await;
+        }
+        Err(why) => why,
     };
     guard.n_refused.fetch_add(1, Ordering::Relaxed);
     let body = axum::Json(ProblemBody {

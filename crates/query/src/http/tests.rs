@@ -1,5 +1,6 @@
 //! Real requests to a listener on the loopback.
 
+mod attacks;
 mod refusals;
 
 use std::net::SocketAddr;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::{BearerTokenAuth, Secret, TokenCheck, TokenSource, Unauthenticated, testing::write};
+use crate::{
+    BearerTokenAuth, Secret, TokenCheck, TokenId, TokenSource, Unauthenticated, testing::write,
+};
 
 fn two_tokens() -> BearerTokenAuth {
     BearerTokenAuth {
@@ -47,7 +49,7 @@ async fn a_whole_token_after_the_scheme_is_let_in() {
         (&["Bearer s3cr3t-A", "Bearer s3cr3t-A"], Err(Malformed)),
     ] {
         assert_eq!(
-            check.check(&head("authorization", values)),
+            check.check(&head("authorization", values)).map(drop),
             expected,
             "{values:?}"
         );
@@ -66,7 +68,12 @@ async fn another_header_without_a_scheme_holds_the_token_alone() {
         ..two_tokens()
     };
     let check = TokenCheck::open("bearertokenauth", &settings).unwrap();
-    assert_eq!(check.check(&head("x-api-key", &["s3cr3t-B"])), Ok(()));
+    assert_eq!(
+        check
+            .check(&head("x-api-key", &["s3cr3t-B"]))
+            .map(TokenId::number),
+        Ok(2)
+    );
     let mut headers = HeaderMap::new();
     let source = TokenSource::open("bearertokenauth", &settings).unwrap();
     source.add_to(&mut headers);
@@ -89,12 +96,17 @@ async fn a_file_with_tokens_is_followed_on_both_sides() {
         headers
     };
     assert_eq!(sent()["authorization"], "Bearer one");
-    assert_eq!(check.check(&head("authorization", &["Bearer two"])), Ok(()));
+    assert_eq!(
+        check
+            .check(&head("authorization", &["Bearer two"]))
+            .map(drop),
+        Ok(())
+    );
 
     // A file that is emptied by mistake locks nobody out.
     write(folder.path(), "tokens", "\n");
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    assert_eq!(check.check(&sent()), Ok(()));
+    assert_eq!(check.check(&sent()).map(drop), Ok(()));
     write(folder.path(), "tokens", "three");
     let followed = async {
         while sent()["authorization"] != "Bearer three" || check.check(&sent()).is_err() {

@@ -35,6 +35,22 @@ pub(super) fn warn(config: &Config, root: &Node, warnings: &mut Vec<Warning>) {
         let endpoint = query.endpoint.to_string();
         let (tls, auth) = (query.tls.as_ref(), query.auth.as_ref());
         look(&["extensions", "query"], &endpoint, tls, auth);
+        if query.postgres.enabled {
+            let door = &query.postgres;
+            let (endpoint, keys) = (
+                door.endpoint.to_string(),
+                ["extensions", "query", "postgres"],
+            );
+            look(&keys, &endpoint, door.tls.as_ref(), door.auth.as_ref());
+        }
+        if query.flight_sql.enabled {
+            let door = &query.flight_sql;
+            let (endpoint, keys) = (
+                door.endpoint.to_string(),
+                ["extensions", "query", "flight_sql"],
+            );
+            look(&keys, &endpoint, door.tls.as_ref(), door.auth.as_ref());
+        }
     }
 }
 

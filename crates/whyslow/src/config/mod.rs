@@ -246,9 +246,19 @@ fn validate_query(
 ) -> Result<(), (Section, &'static str, String)> {
     let at = |section, id, message: String| (section, id, message);
     let known = &config.gateway.authenticators;
-    let (tls, auth) = (query.tls.as_ref(), query.auth.as_ref());
-    Door::validate("extensions::query", tls, auth, known)
-        .map_err(|e| at(Section::Extensions, "query", e.to_string()))?;
+    let (postgres, flight_sql) = (&query.postgres, &query.flight_sql);
+    for (section, tls, auth) in [
+        ("extensions::query", &query.tls, &query.auth),
+        ("extensions::query::postgres", &postgres.tls, &postgres.auth),
+        (
+            "extensions::query::flight_sql",
+            &flight_sql.tls,
+            &flight_sql.auth,
+        ),
+    ] {
+        Door::validate(section, tls.as_ref(), auth.as_ref(), known)
+            .map_err(|e| at(Section::Extensions, "query", e.to_string()))?;
+    }
     query
         .validate()
         .map_err(|e| at(Section::Extensions, "query", e.to_string()))?;

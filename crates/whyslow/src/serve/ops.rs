@@ -8,23 +8,28 @@
 //! asks for clients' certificates, the extension `health_check` has a port of its own.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::Router;
-use axum::extract::State;
+use axum::extract::connect_info::{ConnectInfo, Connected};
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::serve::IncomingStream;
 use gateway::{Handle, Health};
+use query::Asker;
 use query::http::{Guard, guarded};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use transport::{Acceptor, Alpn, Door, HandshakeFailures, Stream};
 
-use super::reload;
+use super::{doors, reload};
 use crate::config::Config;
 use crate::{maintain, store};
 
@@ -40,6 +45,7 @@ pub(super) struct Ops {
     /// Of the query listener.
     handshakes_failed: Arc<HandshakeFailures>,
     guard: Option<Arc<Guard>>,
+    pub(super) doors: Arc<doors::Doors>,
 }
 
 impl Ops {
@@ -52,6 +58,7 @@ impl Ops {
             reloads: Arc::default(),
             handshakes_failed: Arc::default(),
             guard: None,
+            doors: Arc::default(),
         }
     }
 
@@ -101,6 +108,8 @@ impl Ops {
 #[derive(Debug)]
 pub(super) struct Listeners {
     pub(super) query_addr: Option<SocketAddr>,
+    pub(super) postgres_addr: Option<SocketAddr>,
+    pub(super) flight_sql_addr: Option<SocketAddr>,
     pub(super) health_addr: Option<SocketAddr>,
     pub(super) servers: Vec<Server>,
 }
@@ -113,6 +122,8 @@ pub(super) async fn listen(
 ) -> anyhow::Result<Listeners> {
     let mut listeners = Listeners {
         query_addr: None,
+        postgres_addr: None,
+        flight_sql_addr: None,
         health_addr: None,
         servers: Vec::new(),
     };
@@ -130,6 +141,20 @@ pub(super) async fn listen(
         let router = query_router(query::router(Arc::clone(engine)), &ops);
         let server = Server::spawn_with(listener, door.tls, failures, router);
         listeners.servers.push(server);
+        if query.postgres.enabled {
+            let (addr, server) =
+                doors::postgres(&query.postgres, known, engine, &ops.doors).await?;
+            listeners.postgres_addr = Some(addr);
+            listeners.servers.push(server);
+        }
+        if query.flight_sql.enabled {
+            let (addr, server) =
+                doors::flight_sql(&query.flight_sql, known, engine, &ops.doors).await?;
+            listeners.flight_sql_addr = Some(addr);
+            listeners.servers.push(server);
+        }
+        // There is one engine.
+        ops.doors.engine.set(Arc::clone(engine)).ok();
     }
     if let Some(health) = &config.health_check {
         let listener = bind("extensions::health_check::endpoint", &health.endpoint).await?;
@@ -141,7 +166,7 @@ pub(super) async fn listen(
 }
 
 /// Binds, or says which key to change.
-async fn bind(key: &str, endpoint: &str) -> anyhow::Result<TcpListener> {
+pub(super) async fn bind(key: &str, endpoint: &str) -> anyhow::Result<TcpListener> {
     TcpListener::bind(endpoint).await.with_context(|| {
         format!("cannot listen on `{endpoint}`; is another process there? Change `{key}`")
     })
@@ -194,7 +219,8 @@ async fn metrics(State(ops): State<Ops>) -> Response {
         + &ops.store.render()
         + &ops.maintenance.render()
         + &ops.reloads.render()
-        + &ops.render_refused();
+        + &ops.render_refused()
+        + &ops.doors.render();
     (
         [(
             header::CONTENT_TYPE,
@@ -225,7 +251,26 @@ impl axum::serve::Listener for Listener {
 #[derive(Debug)]
 pub(super) struct Server {
     stop: oneshot::Sender<()>,
-    task: JoinHandle<std::io::Result<()>>,
+    task: JoinHandle<()>,
+}
+
+/// Ends when a server has to.
+pub(super) type Stopped = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Where a request comes from.
+#[derive(Debug, Clone, Copy)]
+struct Peer(SocketAddr);
+
+impl Connected<IncomingStream<'_, Listener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Listener>) -> Self {
+        Self(*stream.remote_addr())
+    }
+}
+
+/// Who asks where no token says it: an address.
+async fn note_asker(ConnectInfo(peer): ConnectInfo<Peer>, mut request: Request) -> Request {
+    request.extensions_mut().insert(Asker::Address(peer.0.ip()));
+    request
 }
 
 impl Server {
@@ -240,14 +285,30 @@ impl Server {
         router: Router,
     ) -> Self {
         let listener = Listener(transport::Listener::new(listener, tls, failures));
-        let (stop, stopped) = oneshot::channel::<()>();
-        let task = tokio::spawn(async move {
+        let router = router.layer(middleware::map_request(note_asker));
+        let router = router.into_make_service_with_connect_info::<Peer>();
+        Self::run(|stopped| async move {
             axum::serve(listener, router)
-                .with_graceful_shutdown(async move {
-                    // A dropped sender means the same as a sent stop.
-                    stopped.await.ok();
-                })
+                .with_graceful_shutdown(stopped)
                 .await
+        })
+    }
+
+    /// Runs what ends some time after it is asked to.
+    pub(super) fn run<F, E>(serve: impl FnOnce(Stopped) -> F) -> Self
+    where
+        F: Future<Output = Result<(), E>> + Send + 'static,
+        E: std::fmt::Display,
+    {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = serve(Box::pin(async move {
+            // A dropped sender means the same as a sent stop.
+            stopped.await.ok();
+        }));
+        let task = tokio::spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::error!(%error, "a listener has ended");
+            }
         });
         Self { stop, task }
     }

@@ -172,6 +172,12 @@ impl Site {
             Some(exporters) => (exporters, "health_check"),
             None => (&lake, "query"),
         };
+        let doors = match answers {
+            "query" => {
+                ", postgres: {endpoint: '127.0.0.1:0'}, flight_sql: {endpoint: '127.0.0.1:0'}"
+            }
+            _ => "",
+        };
         let ids = exporters
             .lines()
             .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
@@ -189,7 +195,7 @@ processors:
     policies:
 {policies}{correlate}exporters:
 {exporters}extensions:
-  {answers}: {{endpoint: '127.0.0.1:0'}}
+  {answers}: {{endpoint: '127.0.0.1:0'{doors}}}
   intake: {{span_age_max: 876000h, shutdown: {shutdown}{intake}}}
   write_ahead_log: {{directory: '{root}/log', segment_bytes: 1048576}}
 service:
