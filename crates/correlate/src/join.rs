@@ -2,10 +2,12 @@
 //!
 //! 1. Each request is mapped to the devices that its pod held in its time (`placement`): pairs of request and
 //!    device, or one row that names the missing link.
-//! 2. For each pair the samples of that time are two places in the device's series (`index`, `series`), found by
-//!    binary search.
-//! 3. Each column of `evidence` is computed for all pairs at once from those places (`range`, `counter`), so that the
-//!    cost is O((requests + samples) log samples) however long requests are.
+//! 2. For each pair the samples of that time are two places in the device's series (`index`, `series`), guessed from
+//!    the scrape interval and searched for from there.
+//! 3. What the samples between those places say is computed for one device after the other (`measured`, `range`,
+//!    `counter`), so that the cost is O((requests + samples) log samples) however long requests are, and what is read
+//!    of a device is read from memory once and not for each request.
+//! 4. The other columns of `evidence` are written for all pairs at once (`columns`).
 //!
 //! Nothing is shared out: a device's values are the device's, and `attribution` says who else was on it.
 
@@ -14,6 +16,7 @@ mod concurrency;
 mod counter;
 mod index;
 mod measure;
+mod measured;
 mod pairs;
 mod range;
 mod series;
@@ -169,5 +172,5 @@ pub fn evidence(
     revision: i64,
 ) -> RecordBatch {
     let pairs = Pairs::new(requests, samples, placements, traffic, settings);
-    columns::build(requests, &pairs, settings, revision)
+    columns::build(requests, &pairs, revision)
 }

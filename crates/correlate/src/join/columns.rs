@@ -12,31 +12,36 @@ use arrow::{
 use tables::evidence::SPEC;
 
 use super::{
-    KeptRequest, Settings,
-    measure::{Gauge, Total},
-    pairs::{Pair, Pairs, nanos},
-    range::Numbers,
-    series::Around,
+    KeptRequest, measured,
+    pairs::{Pair, Pairs},
 };
 use crate::throttle;
 
-const NANOS_PER_SECOND: f64 = 1e9;
+pub(super) const NANOS_PER_SECOND: f64 = 1e9;
 const NANOS_PER_MINUTE: i64 = 60_000_000_000;
 const NANOS_PER_DAY: i64 = 86_400_000_000_000;
 
 /// Columns by name, put into the order of the table at the end.
-struct Named(HashMap<&'static str, ArrayRef>);
+pub(super) struct Named(HashMap<&'static str, ArrayRef>);
 
 impl Named {
-    fn put(&mut self, name: &'static str, column: impl arrow::array::Array + 'static) {
+    pub(super) fn put(&mut self, name: &'static str, column: impl arrow::array::Array + 'static) {
         self.0.insert(name, Arc::new(column));
     }
 
-    fn floats(&mut self, name: &'static str, values: impl IntoIterator<Item = Option<f64>>) {
+    pub(super) fn floats(
+        &mut self,
+        name: &'static str,
+        values: impl IntoIterator<Item = Option<f64>>,
+    ) {
         self.put(name, Float64Array::from_iter(values));
     }
 
-    fn ints(&mut self, name: &'static str, values: impl IntoIterator<Item = Option<i64>>) {
+    pub(super) fn ints(
+        &mut self,
+        name: &'static str,
+        values: impl IntoIterator<Item = Option<i64>>,
+    ) {
         self.put(name, Int64Array::from_iter(values));
     }
 
@@ -44,7 +49,11 @@ impl Named {
         self.put(name, StringArray::from_iter(values));
     }
 
-    fn bools(&mut self, name: &'static str, values: impl IntoIterator<Item = Option<bool>>) {
+    pub(super) fn bools(
+        &mut self,
+        name: &'static str,
+        values: impl IntoIterator<Item = Option<bool>>,
+    ) {
         self.put(name, BooleanArray::from_iter(values));
     }
 
@@ -65,21 +74,13 @@ impl Named {
 }
 
 /// Rows of `evidence`.
-pub(super) fn build(
-    requests: &[KeptRequest],
-    pairs: &Pairs<'_>,
-    settings: Settings,
-    revision: i64,
-) -> RecordBatch {
+pub(super) fn build(requests: &[KeptRequest], pairs: &Pairs<'_>, revision: i64) -> RecordBatch {
     let mut named = Named(HashMap::with_capacity(SPEC.columns.len()));
     put_keys(&mut named, requests, pairs);
     put_placement(&mut named, pairs);
     put_method(&mut named, pairs);
-    put_gauges(&mut named, pairs);
-    put_lists(&mut named, pairs);
-    put_counters(&mut named, pairs, nanos(settings.nearest_max));
-    put_baseline(&mut named, pairs);
-    put_peers(&mut named, requests.len(), pairs);
+    let throttle = measured::put(&mut named, requests.len(), pairs);
+    put_lists(&mut named, pairs, &throttle);
     put_company(&mut named, requests, pairs, revision);
     named.finish()
 }
@@ -209,11 +210,7 @@ fn put_method(named: &mut Named, pairs: &Pairs<'_>) {
             i64::try_from(within).ok()
         }),
     );
-    named.floats(
-        "coverage",
-        rows.iter()
-            .map(|pair| Some(pair.series?.coverage(pair.start, pair.end))),
-    );
+    named.floats("coverage", rows.iter().map(|pair| pair.coverage));
     named.texts(
         "resolution",
         rows.iter().map(|pair| {
@@ -231,65 +228,24 @@ fn put_method(named: &mut Named, pairs: &Pairs<'_>) {
     );
 }
 
-fn put_gauges(named: &mut Named, pairs: &Pairs<'_>) {
-    type Pick = fn(&Numbers) -> Option<f64>;
-    const MEAN: Pick = Numbers::mean;
-    const MIN: Pick = Numbers::min;
-    const MAX: Pick = Numbers::max;
-    let gauges: [(Gauge, &[(&'static str, Pick)]); 10] = [
-        (
-            Gauge::GpuUtil,
-            &[("util_pct_avg", MEAN), ("util_pct_max", MAX)],
-        ),
-        (Gauge::GrEngineActive, &[("gr_engine_active_avg", MEAN)]),
-        (Gauge::SmActive, &[("sm_active_avg", MEAN)]),
-        (Gauge::TensorActive, &[("tensor_active_avg", MEAN)]),
-        (Gauge::DramActive, &[("dram_active_avg", MEAN)]),
-        (
-            Gauge::SmClock,
-            &[("sm_clock_mhz_avg", MEAN), ("sm_clock_mhz_min", MIN)],
-        ),
-        (Gauge::Temperature, &[("temp_c_max", MAX)]),
-        (Gauge::MemoryTemperature, &[("mem_temp_c_max", MAX)]),
-        (Gauge::Power, &[("power_w_avg", MEAN), ("power_w_max", MAX)]),
-        (Gauge::FbUsed, &[("fb_used_mib_max", MAX)]),
-    ];
-    for (gauge, columns) in gauges {
-        let known: Vec<Option<Numbers>> = pairs
-            .rows
-            .iter()
-            .map(|pair| Some(pair.series?.gauge(gauge, pair.place)))
-            .collect();
-        for (name, pick) in columns {
-            named.floats(name, known.iter().map(|known| pick(known.as_ref()?)));
-        }
-    }
-    named.floats(
-        "thermal_throttle_share",
-        pairs
-            .rows
-            .iter()
-            .map(|pair| pair.series?.thermal(pair.place)),
-    );
-}
-
 /// A list builder whose items are named and typed as in the table.
 fn texts() -> ListBuilder<StringBuilder> {
     ListBuilder::new(StringBuilder::new()).with_field(Field::new("element", DataType::Utf8, true))
 }
 
-fn put_lists(named: &mut Named, pairs: &Pairs<'_>) {
+/// `throttle` are the masks of the rows.
+fn put_lists(named: &mut Named, pairs: &Pairs<'_>, throttle: &[Option<u64>]) {
     let (mut reasons, mut xids, mut before) = (texts(), texts(), texts());
-    for pair in &pairs.rows {
+    for (pair, mask) in pairs.rows.iter().zip(throttle) {
         let Some(series) = pair.series else {
             reasons.append_null();
             xids.append_null();
             before.append_null();
             continue;
         };
-        match series.throttle(pair.place) {
+        match mask {
             Some(mask) => {
-                throttle::reasons(mask).for_each(|reason| reasons.values().append_value(reason));
+                throttle::reasons(*mask).for_each(|reason| reasons.values().append_value(reason));
                 reasons.append(true);
             }
             None => reasons.append_null(),
@@ -310,128 +266,6 @@ fn put_lists(named: &mut Named, pairs: &Pairs<'_>) {
     named.put("throttle_reasons", reasons.finish());
     named.put("xids", xids.finish());
     named.put("xids_before", before.finish());
-}
-
-fn put_counters(named: &mut Named, pairs: &Pairs<'_>, away_max: i64) {
-    const NVLINK: &[Total] = &[
-        Total::NvlinkCrcFlit,
-        Total::NvlinkCrcData,
-        Total::NvlinkReplay,
-        Total::NvlinkRecovery,
-    ];
-    let columns: [(&[Total], &'static str, f64); 6] = [
-        (&[Total::Energy], "energy_j", 1.0),
-        (
-            &[Total::ThermalThrottle],
-            "thermal_throttle_s",
-            NANOS_PER_SECOND,
-        ),
-        (
-            &[Total::PowerThrottle],
-            "power_throttle_s",
-            NANOS_PER_SECOND,
-        ),
-        (&[Total::EccDbe], "ecc_dbe", 1.0),
-        (&[Total::PcieReplay], "pcie_replays", 1.0),
-        (NVLINK, "nvlink_errors", 1.0),
-    ];
-    let around: Vec<Option<Around>> = pairs
-        .rows
-        .iter()
-        .map(|pair| pair.series?.around(pair.start, pair.end, away_max))
-        .collect();
-    let mut windows: Vec<Option<i64>> = vec![None; pairs.rows.len()];
-    let mut restarts: Vec<Option<bool>> = vec![None; pairs.rows.len()];
-    for (totals, name, divisor) in columns {
-        let mut column: Vec<Option<f64>> = Vec::with_capacity(pairs.rows.len());
-        let rows = pairs.rows.iter().zip(&around);
-        for (((pair, around), window), restart) in rows.zip(&mut windows).zip(&mut restarts) {
-            // Of several that add up, those count that there are.
-            let mut sum = None;
-            let grown = totals
-                .iter()
-                .filter_map(|total| pair.series?.growth(*total, (*around)?));
-            for grown in grown {
-                *window = around.map(|around| around.length);
-                *restart = Some(restart.unwrap_or(false) || !grown.is_whole);
-                sum = Some(sum.unwrap_or(0.0) + grown.amount / divisor);
-            }
-            column.push(sum);
-        }
-        named.floats(name, column);
-    }
-    let seconds = windows
-        .iter()
-        .map(|window| Some((*window)? as f64 / NANOS_PER_SECOND));
-    named.floats("counter_window_s", seconds);
-    named.bools("counter_restart", restarts);
-}
-
-fn put_baseline(named: &mut Named, pairs: &Pairs<'_>) {
-    let rows = &pairs.rows;
-    named.floats(
-        "baseline_sm_clock_mhz",
-        rows.iter()
-            .map(|pair| pair.series?.busy_clock(pair.baseline).mean()),
-    );
-    for (gauge, name) in [
-        (Gauge::GpuUtil, "baseline_util_pct"),
-        (Gauge::Power, "baseline_power_w"),
-        (Gauge::Temperature, "baseline_temp_c"),
-    ] {
-        named.floats(
-            name,
-            rows.iter()
-                .map(|pair| pair.series?.gauge(gauge, pair.baseline).mean()),
-        );
-    }
-    named.ints(
-        "baseline_sample_count",
-        rows.iter().map(|pair| {
-            pair.series?;
-            i64::try_from(pair.baseline.to - pair.baseline.from).ok()
-        }),
-    );
-}
-
-/// What the other devices of the same request did: in a tensor-parallel group all run every step, and the slowest
-/// holds up the rest.
-fn put_peers(named: &mut Named, n_requests: usize, pairs: &Pairs<'_>) {
-    let own: Vec<Option<f64>> = pairs
-        .rows
-        .iter()
-        .map(|pair| pair.series?.gauge(Gauge::SmClock, pair.place).mean())
-        .collect();
-    let mut all = vec![(0.0, 0_i64); n_requests];
-    for (pair, clock) in pairs.rows.iter().zip(&own) {
-        if let Some(clock) = clock {
-            let (sum, n) = &mut all[pair.request];
-            *sum += clock;
-            *n += 1;
-        }
-    }
-    let others = pairs.rows.iter().zip(&own).map(|(pair, own)| {
-        let (sum, n) = all[pair.request];
-        match own {
-            Some(own) => (sum - own, n - 1),
-            None => (sum, n),
-        }
-    });
-    let others: Vec<(f64, i64)> = others.collect();
-    named.floats(
-        "peers_sm_clock_mhz_avg",
-        others
-            .iter()
-            .map(|(sum, n)| (*n > 0).then(|| sum / *n as f64)),
-    );
-    named.ints(
-        "peer_count",
-        pairs
-            .rows
-            .iter()
-            .zip(&others)
-            .map(|(pair, (_, n))| pair.placement.map(|_| *n)),
-    );
 }
 
 fn put_company(named: &mut Named, requests: &[KeptRequest], pairs: &Pairs<'_>, revision: i64) {

@@ -2,35 +2,38 @@
 
 use tables::samples::gpu::GpuField;
 
-/// Values at a moment, or means over a scrape interval.
+/// Values at a moment, or means over a scrape interval; those that are compared with the minutes before come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Gauge {
     GpuUtil,
+    Power,
+    Temperature,
     GrEngineActive,
     SmActive,
     TensorActive,
     DramActive,
     SmClock,
-    Temperature,
     MemoryTemperature,
-    Power,
     FbUsed,
 }
 
 impl Gauge {
     pub(crate) const ALL: [Self; 10] = [
         Self::GpuUtil,
+        Self::Power,
+        Self::Temperature,
         Self::GrEngineActive,
         Self::SmActive,
         Self::TensorActive,
         Self::DramActive,
         Self::SmClock,
-        Self::Temperature,
         Self::MemoryTemperature,
-        Self::Power,
         Self::FbUsed,
     ];
+
+    /// So many of the first are compared with the minutes before.
+    pub(crate) const N_COMPARED: usize = 3;
 
     pub(crate) const fn field(self) -> GpuField {
         match self {

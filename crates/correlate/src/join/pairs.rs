@@ -2,7 +2,7 @@
 
 use super::{
     KeptRequest, SampleIndex, Settings, Traffic,
-    series::{Place, Series},
+    series::{Around, Place, Series},
 };
 use crate::placement::{Held, MissingLink, Placement, Placements};
 
@@ -52,12 +52,19 @@ pub(crate) struct Pair<'a> {
     pub(crate) place: Place,
     /// Samples of the minutes before.
     pub(crate) baseline: Place,
+    /// Samples around it.
+    pub(crate) around: Option<Around>,
+    /// Share of it that samples describe.
+    pub(crate) coverage: Option<f64>,
 }
 
 /// All pairs of some requests, in the order of the requests.
 #[derive(Debug)]
 pub(crate) struct Pairs<'a> {
     pub(crate) rows: Vec<Pair<'a>>,
+    /// Rows with samples, those of one device one after the other in the order of their starts: what one of them read of
+    /// the device is still in the cache for the next.
+    pub(crate) by_device: Vec<usize>,
 }
 
 impl<'a> Pairs<'a> {
@@ -72,15 +79,25 @@ impl<'a> Pairs<'a> {
         for (place, request) in requests.iter().enumerate() {
             let (start, end) = (request.start_unix_nano, request.end_unix_nano);
             match placements.held_by(&request.pod, start, end) {
-                Ok(held) => rows.extend(held.into_iter().map(|held| {
-                    let mut pair = mapped(place, request, &held, traffic);
-                    pair.series = samples.of(&held.placement.device);
-                    pair
-                })),
+                Ok(held) => {
+                    // Mostly one count is that of all its devices.
+                    let mut last = None;
+                    for held in held {
+                        let n_others = match last {
+                            Some((during, n_others)) if during == held.during => n_others,
+                            Some(_) | None => others(request, held.during, traffic),
+                        };
+                        last = Some((held.during, n_others));
+                        let mut pair = mapped(place, &held, n_others);
+                        pair.series = samples.of(&held.placement.device);
+                        rows.push(pair);
+                    }
+                }
                 Err(missing) => rows.push(unmapped(place, request, missing, traffic)),
             }
         }
-        let mut pairs = Self { rows };
+        let by_device = by_device(&rows);
+        let mut pairs = Self { rows, by_device };
         pairs.find_samples(settings);
         pairs
     }
@@ -88,10 +105,14 @@ impl<'a> Pairs<'a> {
     fn find_samples(&mut self, settings: Settings) {
         let away_max = nanos(settings.nearest_max);
         let baseline = nanos(settings.baseline);
-        for pair in &mut self.rows {
+        for row in &self.by_device {
+            let pair = &mut self.rows[*row];
             let Some(series) = pair.series else { continue };
-            pair.place = series.place(pair.start, pair.end, away_max);
-            pair.baseline = series.before(pair.start, baseline);
+            let stretch = series.stretch(pair.start, pair.end);
+            pair.place = series.place(&stretch, away_max);
+            pair.baseline = series.before(&stretch, baseline);
+            pair.around = series.around(&stretch, away_max);
+            pair.coverage = Some(series.coverage(&stretch));
         }
         for pair in &mut self.rows {
             if pair.missing.is_none() && pair.place.is_empty() {
@@ -101,9 +122,19 @@ impl<'a> Pairs<'a> {
     }
 }
 
-fn mapped<'a>(place: usize, request: &KeptRequest, held: &Held<'a>, traffic: &Traffic) -> Pair<'a> {
+/// Rows with samples, by device and start; any order of the devices will do.
+fn by_device(rows: &[Pair<'_>]) -> Vec<usize> {
+    let mut keys: Vec<(usize, i64, usize)> = Vec::with_capacity(rows.len());
+    for (row, pair) in rows.iter().enumerate() {
+        let device = pair.series.map(|series| std::ptr::from_ref(series).addr());
+        keys.extend(device.map(|device| (device, pair.start, row)));
+    }
+    keys.sort_unstable();
+    keys.into_iter().map(|(.., row)| row).collect()
+}
+
+fn mapped<'a>(place: usize, held: &Held<'a>, n_other_requests: Option<usize>) -> Pair<'a> {
     let (start, end) = held.during;
-    let n_other_requests = others(request, start, end, traffic);
     let attribution = match n_other_requests {
         _ if held.n_other_pods > 0 => Attribution::SharedGpu,
         Some(0) => Attribution::Exclusive,
@@ -123,6 +154,8 @@ fn mapped<'a>(place: usize, request: &KeptRequest, held: &Held<'a>, traffic: &Tr
         end,
         place: Place::NONE,
         baseline: Place::NONE,
+        around: None,
+        coverage: None,
     }
 }
 
@@ -139,7 +172,7 @@ fn unmapped<'a>(
         placement: None,
         is_disputed: false,
         n_other_pods: 0,
-        n_other_requests: others(request, start, end, traffic),
+        n_other_requests: others(request, (start, end), traffic),
         attribution: match request.node {
             Some(_) => Attribution::NodeOnly,
             None => Attribution::Unmapped,
@@ -150,10 +183,12 @@ fn unmapped<'a>(
         end,
         place: Place::NONE,
         baseline: Place::NONE,
+        around: None,
+        coverage: None,
     }
 }
 
-fn others(request: &KeptRequest, start: i64, end: i64, traffic: &Traffic) -> Option<usize> {
+fn others(request: &KeptRequest, (start, end): (i64, i64), traffic: &Traffic) -> Option<usize> {
     let running = traffic.overlapping(request.engine.as_deref()?, start, end)?;
     Some(running.saturating_sub(1))
 }

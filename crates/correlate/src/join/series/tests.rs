@@ -36,7 +36,10 @@ fn at_seconds(times: &[i64]) -> Series {
 #[test]
 fn samples_within_count_and_else_the_nearest_with_its_distance() {
     let series = at_seconds(&[0, 30, 60]);
-    let place = |start, end| series.place(start * SECOND, end * SECOND, 20 * SECOND);
+    let place = |start, end| {
+        let stretch = series.stretch(start * SECOND, end * SECOND);
+        series.place(&stretch, 20 * SECOND)
+    };
     assert_eq!(
         place(29, 31),
         Place {
@@ -76,7 +79,7 @@ fn samples_within_count_and_else_the_nearest_with_its_distance() {
 fn coverage_is_the_described_share_and_a_gap_is_not_described() {
     // Usually 10 s; silence between 30 and 100, after which the sample describes 90..100 only.
     let series = at_seconds(&[10, 20, 30, 100, 110]);
-    let coverage = |start, end| series.coverage(start * SECOND, end * SECOND);
+    let coverage = |start, end| series.coverage(&series.stretch(start * SECOND, end * SECOND));
     assert_eq!(coverage(12, 28), 1.0);
     assert_eq!(coverage(40, 80), 0.0);
     assert_eq!(coverage(20, 40), 0.5);
@@ -90,11 +93,8 @@ fn coverage_is_the_described_share_and_a_gap_is_not_described() {
 /// Nanosecond by nanosecond.
 fn naive_coverage(series: &Series, start: i64, end: i64) -> f64 {
     let is_described = |at: i64| {
-        series
-            .times
-            .iter()
-            .zip(&series.described_from)
-            .any(|(to, from)| *from <= at && at < *to)
+        (0..series.times.len())
+            .any(|place| series.described_from(place) <= at && at < series.times[place])
     };
     (start..end).filter(|at| is_described(*at)).count() as f64 / (end - start) as f64
 }
@@ -112,7 +112,25 @@ proptest! {
         let samples: Vec<_> = steps.iter().map(|step| { at += step; (at, Some(1.0)) }).collect();
         let series = series(&samples);
         let end = start + length;
-        prop_assert_eq!(series.coverage(start, end), naive_coverage(&series, start, end));
+        prop_assert_eq!(series.coverage(&series.stretch(start, end)), naive_coverage(&series, start, end));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Wherever the search begins.
+    #[test]
+    fn a_search_finds_what_halving_finds(
+        steps in prop::collection::vec(prop_oneof![Just(10), 1..2_000_i64], 0..60),
+        guess in 0..=60_usize,
+        at in -20..4_000_i64,
+    ) {
+        let times: Vec<i64> = steps.iter().scan(0, |at, step| { *at += step; Some(*at) }).collect();
+        for at in times.iter().copied().chain([at]) {
+            let expected = times.partition_point(|time| *time < at);
+            prop_assert_eq!(super::search(&times, guess.min(times.len()), at), expected);
+        }
     }
 }
 
@@ -121,8 +139,5 @@ fn an_xid_came_between_two_scrapes() {
     let appeared = [vec![48], vec![], vec![31, 79]];
     let xid = |code, after, until| Xid { code, after, until };
     let expected = [xid(48, -10, 0), xid(31, 10, 20), xid(79, 10, 20)];
-    assert_eq!(
-        super::xids(&[0, 10, 20], &[-10, 0, 10], &appeared),
-        expected
-    );
+    assert_eq!(super::xids(&[0, 10, 20], 10, &appeared), expected);
 }
