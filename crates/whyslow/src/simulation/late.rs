@@ -73,6 +73,7 @@ impl Run {
             },
             clock: Clock::given(move || given.load(Ordering::Relaxed)),
             noted: 0,
+            urgent_every: 0,
         };
         let process = Process::start_with(&runtime, &disk, &store, &options).unwrap();
         Self {

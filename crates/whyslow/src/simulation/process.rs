@@ -38,6 +38,8 @@ pub(super) struct Options {
     pub(super) clock: Clock,
     /// Through which release all is stored, as the log's folder notes it.
     pub(super) noted: i64,
+    /// How many commits it takes until the stages behind are made to write all; 0: they wait as long as they like.
+    pub(super) urgent_every: u64,
 }
 
 /// A process that runs.
@@ -46,6 +48,7 @@ pub(super) struct Process {
     pub(super) core: Stepped<SimDisk>,
     store: Store,
     n_commits: u64,
+    urgent_every: u64,
     /// Committed, and the intake has not heard of it.
     untold: Option<i64>,
 }
@@ -71,6 +74,7 @@ impl Process {
             },
             clock: Clock::system(),
             noted,
+            urgent_every: 3,
         };
         Self::start_with(runtime, disk, store, &options)
     }
@@ -108,6 +112,7 @@ impl Process {
             core,
             store: exporter,
             n_commits: 0,
+            urgent_every: options.urgent_every,
             untold: None,
         })
     }
@@ -146,7 +151,7 @@ impl Process {
     pub(super) fn commit(&mut self, runtime: &Runtime) -> Option<i64> {
         self.n_commits += 1;
         // In between, the stages behind are behind.
-        if self.n_commits.is_multiple_of(3) {
+        if self.n_commits.is_multiple_of(self.urgent_every) {
             self.store.write_behind(true);
         }
         let committed = runtime.block_on(self.store.commit_tables());
