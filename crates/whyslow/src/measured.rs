@@ -34,7 +34,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tables::requests::{Outcome, Request, band};
+use tables::requests::{Outcome, Position as MeasuredAt, Request, band};
 
 use crate::config::Slo;
 use crate::config::slo::{Measure, Position};
@@ -100,6 +100,7 @@ struct Counts {
 #[derive(Debug, Default)]
 struct Times {
     outcomes: [u64; OUTCOMES.len()],
+    superseded: u64,
     ttft: [Histogram; Position::ALL.len()],
     tpot: Histogram,
     e2e: Histogram,
@@ -153,6 +154,9 @@ impl Measured {
         counts
             .times(request, self.slo.label_sets_max)
             .count(request);
+        if request.superseded {
+            return;
+        }
         let mut kept = counts.kept.iter_mut();
         for objective in &self.slo.objectives {
             let is_matched = objective.matches(request);
@@ -262,7 +266,7 @@ impl Counts {
             })
             .collect();
         all.sort_unstable_by_key(|(labels, _)| *labels);
-        if self.other.outcomes.iter().any(|count| *count > 0) {
+        if self.other.is_used() {
             all.push(([("model", OTHER), ("input_band", OTHER)], &self.other));
         }
         all
@@ -273,7 +277,7 @@ impl Counts {
         let mut requests = Family::new(
             "llm_requests_total",
             Kind::Counter,
-            "Engine requests of all traffic, kept or not, by how they ended.",
+            "Requests of all traffic, kept or not, by how they ended; superseded: the caller got another's output.",
         );
         let mut ttft = Family::new(
             "llm_request_ttft_seconds",
@@ -287,6 +291,11 @@ impl Counts {
                     &[model, band, ("outcome", outcome.as_str())],
                     number(*count),
                 );
+            }
+            if times.superseded > 0 {
+                let [model, band] = *labels;
+                let labels = [model, band, ("outcome", "superseded")];
+                requests.push(&labels, number(times.superseded));
             }
             for (position, histogram) in Position::ALL.iter().zip(&times.ttft) {
                 let [model, band] = *labels;
@@ -326,7 +335,15 @@ impl Counts {
 }
 
 impl Times {
+    fn is_used(&self) -> bool {
+        self.superseded > 0 || self.outcomes.iter().any(|count| *count > 0)
+    }
+
     fn count(&mut self, request: &Request) {
+        if request.superseded {
+            self.superseded = self.superseded.saturating_add(1);
+            return;
+        }
         let mut outcomes = OUTCOMES.iter().zip(&mut self.outcomes);
         if let Some((_, count)) = outcomes.find(|(outcome, _)| **outcome == request.outcome) {
             *count = count.saturating_add(1);
@@ -346,7 +363,7 @@ impl Times {
             (request.e2e_s, &mut self.e2e),
             (request.queue_s, &mut self.queue),
         ] {
-            if let Some(seconds) = seconds {
+            if let Some(seconds) = of_engine(request, seconds) {
                 histogram.add(seconds, kept);
             }
         }
@@ -378,8 +395,8 @@ fn judge(measure: Measure, threshold: Option<Duration>, request: &Request) -> Ju
             };
         }
         Measure::Ttft(position) => ttft_s(position, request),
-        Measure::Tpot => request.tpot_s,
-        Measure::E2e => request.e2e_s,
+        Measure::Tpot => of_engine(request, request.tpot_s),
+        Measure::E2e => of_engine(request, request.e2e_s),
     };
     match (request.outcome, seconds, threshold) {
         (Outcome::Ok, Some(seconds), Some(longest)) if seconds <= longest.as_secs_f64() => {
@@ -398,6 +415,11 @@ fn ttft_s(position: Position, request: &Request) -> Option<f64> {
         Position::Gateway => request.gateway_ttft_s,
         Position::Client => request.client_ttft_s,
     }
+}
+
+/// A time that is only kept of engines: that of a call ends elsewhere.
+fn of_engine(request: &Request, seconds: Option<f64>) -> Option<f64> {
+    seconds.filter(|_| request.position == MeasuredAt::Engine)
 }
 
 fn number(count: u64) -> Value {

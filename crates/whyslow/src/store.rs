@@ -44,7 +44,6 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::config::{Correlate, LakeExporter};
-use crate::measured::{Counting, Measured};
 use batches::Batches;
 use calls::Calls;
 use evidence::Evidence;
@@ -207,14 +206,6 @@ impl Store {
             self.calls.reload(&requests, now);
         });
         Ok(())
-    }
-
-    /// Counts the requests of what comes; not of what is repeated and stored already.
-    pub(crate) fn measuring(mut self, measured: &Arc<Measured>) -> Self {
-        let calls_stored = self.behind[CALLS].committed();
-        self.rows.counting = Some(Counting::new(measured, self.reloaded));
-        self.calls.counting = Some(Counting::new(measured, calls_stored));
-        self
     }
 
     /// Notes in the folder of the log how far all tables are.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use otlp::{SpanId, TraceId};
 use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
-use tables::requests::{Outcome, Request};
+use tables::requests::{Outcome, Position, Request};
 
 use super::histogram::{Histogram, ZERO_THRESHOLD, bound};
 use super::{Measured, OTHER};
@@ -66,19 +66,34 @@ fn only_what_answered_is_in_a_time_and_the_rest_is_counted_by_outcome() {
             ..request(1)
         });
     }
-    measured.count(&Request {
-        wrapper: true,
-        e2e_s: Some(9.0),
-        ..request(2)
-    });
+    for (wrapper, superseded, position) in [
+        (true, false, Position::Engine),
+        (false, true, Position::Engine),
+        (false, false, Position::Gateway),
+    ] {
+        measured.count(&Request {
+            wrapper,
+            superseded,
+            position,
+            e2e_s: Some(9.0),
+            gateway_ttft_s: Some(4.0),
+            ..request(2)
+        });
+    }
     let page = page(&measured);
     expect_test::expect![[r#"
+        llm_requests_total{model="",input_band="",outcome="ok"} 1
+        llm_requests_total{model="",input_band="",outcome="error"} 0
+        llm_requests_total{model="",input_band="",outcome="cancelled"} 0
+        llm_requests_total{model="",input_band="",outcome="no_output"} 0
+        llm_requests_total{model="",input_band="",outcome="superseded"} 1
         llm_requests_total{model="m\"1\\\n",input_band="lt_512",outcome="ok"} 2
         llm_requests_total{model="m\"1\\\n",input_band="lt_512",outcome="error"} 1
         llm_requests_total{model="m\"1\\\n",input_band="lt_512",outcome="cancelled"} 1
         llm_requests_total{model="m\"1\\\n",input_band="lt_512",outcome="no_output"} 1"#]]
     .assert_eq(&lines(&page, "llm_requests_total"));
     expect_test::expect![[r#"
+        llm_request_ttft_seconds_sum{position="gateway",model="",input_band=""} 4
         llm_request_ttft_seconds_sum{position="engine",model="m\"1\\\n",input_band="lt_512"} 0.25
         llm_request_e2e_seconds_sum{model="m\"1\\\n",input_band="lt_512"} 3"#]]
     .assert_eq(&lines(&page, "_sum"));
