@@ -147,14 +147,10 @@ impl Service {
         let instance = instance::read_or_create(log_directory)?;
 
         // 9. commit <- 7. tables, 8. correlate
-        let clock = Clock::system();
         let slo = config.slo.clone().unwrap_or_default();
-        let measured = Arc::new(Measured::new(slo, clock.unix_nano()));
+        let measured = Arc::new(Measured::new(slo, Clock::system().unix_nano()));
         let stored = match &config.lake {
-            Some(exporter) => {
-                let (lake, store) = open_tables(exporter, &instance, &config).await?;
-                Some((lake, store.measuring(&measured)))
-            }
+            Some(exporter) => Some(open_tables(exporter, &instance, &config, &measured).await?),
             None => None,
         };
         let committed_through = stored.as_ref().map(|(_, store)| store.committed_through());
@@ -271,6 +267,7 @@ async fn open_tables(
     exporter: &LakeExporter,
     instance: &str,
     config: &Config,
+    measured: &Arc<Measured>,
 ) -> anyhow::Result<(Arc<Lake>, Store)> {
     let location = Location::parse(&exporter.path)?;
     let lake = Lake::open(&location, &tables::all(), Mode::Create)
@@ -293,6 +290,7 @@ async fn open_tables(
         Clock::system(),
     )
     .await?;
+    let store = store.measuring(measured);
     Ok((lake, store.noting_in(Path::new(&config.log.directory))))
 }
 

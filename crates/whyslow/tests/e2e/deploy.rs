@@ -39,8 +39,9 @@ impl Names {
     fn of_page(&mut self, page: &str) {
         for line in page.lines().filter(|line| !line.starts_with('#')) {
             let end = line.find(['{', ' ']).unwrap_or(line.len());
-            self.metrics.insert(line[..end].to_owned());
-            let labels = line[end..]
+            let (name, labels) = line.split_at(end);
+            self.metrics.insert(name.to_owned());
+            let labels = labels
                 .split("=\"")
                 .map(|before| before.rsplit(['{', ',']).next());
             self.labels.extend(labels.flatten().map(str::to_owned));
@@ -76,11 +77,10 @@ impl Names {
         while let Some(c) = rest.chars().next() {
             let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
             if c == '{' || c == '[' {
-                let (inside, behind) = rest[1..]
-                    .split_once(if c == '{' { '}' } else { ']' })
-                    .unwrap();
+                let end = if c == '{' { '}' } else { ']' };
+                let (inside, behind) = rest.split_once(end).unwrap();
                 if c == '{' {
-                    self.of_matchers(inside);
+                    self.of_matchers(inside.trim_start_matches('{'));
                 }
                 rest = behind;
             } else if is_name(c) {
@@ -105,7 +105,7 @@ impl Names {
                 }
             } else {
                 assert!("()+-*/<>=,. \n%".contains(c), "`{c}` in {expression}");
-                rest = &rest[1..];
+                rest = rest.strip_prefix(c).unwrap();
             }
         }
     }
@@ -253,8 +253,8 @@ fn statements_run(server: &Server) {
     let newest = format!("TIMESTAMP '{}'", newest.as_str().unwrap());
     let sql = read("sql/burn_rate.sql").replace("now()", &newest);
     // The command line takes a text that begins with `--` for an argument.
-    let sql = &sql[sql.find("WITH").unwrap()..];
-    let rows = server.sql(sql);
+    let (_, sql) = sql.split_once("WITH ").unwrap();
+    let rows = server.sql(&format!("WITH {sql}"));
     let row = |over: &str, measure: &str| {
         let mut rows = rows
             .iter()
