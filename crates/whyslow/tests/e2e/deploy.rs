@@ -167,7 +167,7 @@ fn scraping_server(site: &Site) -> Server {
     let yaml = std::fs::read_to_string(&path).unwrap();
     let yaml = yaml.replacen(
         "receivers:\n",
-        "receivers:\n  dcgm: {static_configs: [{targets: ['127.0.0.1:1']}]}\n",
+        "receivers:\n  dcgm: {scrape_interval: 1s, scrape_timeout: 1s, static_configs: [{targets: ['127.0.0.1:1']}]}\n",
         1,
     );
     let yaml = yaml + "    metrics: {receivers: [dcgm], exporters: [lake]}\n";
@@ -182,6 +182,7 @@ fn rules_and_panels_name_only_metrics_and_labels_that_exist() {
     server.replay(&capture("real-chain"), "grpc", false);
     server.await_metric("lake_calls_waiting 0");
     server.await_decisions();
+    server.says("a scrape failed");
     let mut known = known(&server);
     let mut named = Names::default();
     for rule in rules() {

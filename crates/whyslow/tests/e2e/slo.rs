@@ -114,7 +114,11 @@ pub(crate) fn write_config(site: &Site) -> PathBuf {
     let path = site.write_config();
     let yaml = std::fs::read_to_string(&path).unwrap();
     let yaml = yaml
-        .replacen("\nextensions:\n", &format!("\nextensions:\n  slo: {OBJECTIVES}\n"), 1)
+        .replacen(
+            "\nextensions:\n",
+            &format!("\nextensions:\n  slo: {OBJECTIVES}\n"),
+            1,
+        )
         .replacen("write_ahead_log]", "write_ahead_log, slo]", 1);
     std::fs::write(&path, yaml).unwrap();
     path
