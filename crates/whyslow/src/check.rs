@@ -127,6 +127,9 @@ fn describe(name: &str, loaded: &Loaded) -> String {
             line("  query     off: the extension `query` is not in `service.extensions`".to_owned())
         }
     }
+    if let Some(slo) = &config.slo {
+        objectives(slo).into_iter().for_each(&mut line);
+    }
     if let Some(health) = &config.health_check {
         line(format!(
             "  health    http://{}{}",
@@ -134,6 +137,19 @@ fn describe(name: &str, loaded: &Loaded) -> String {
         ));
     }
     out
+}
+
+/// What is promised.
+fn objectives(slo: &config::Slo) -> Vec<String> {
+    let days = slo.window.as_secs() / 86_400;
+    let head = format!(
+        "  slo       {} over {}, counted from all traffic on /metrics",
+        show::text::counted(slo.objectives.len() as u64, "objective"),
+        show::text::counted(days, "day")
+    );
+    let objectives = slo.objectives.iter();
+    let lines = objectives.map(|objective| format!("            {}", objective.describe()));
+    std::iter::once(head).chain(lines).collect()
 }
 
 /// Where telemetry comes from.

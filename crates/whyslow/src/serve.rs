@@ -35,6 +35,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::{self, Config, LakeExporter, Warning};
 use crate::maintain;
+use crate::measured::Measured;
 use crate::store::{Store, placements_file, reports_of};
 
 /// How often commits of other processes on the same tables are looked for.
@@ -146,8 +147,10 @@ impl Service {
         let instance = instance::read_or_create(log_directory)?;
 
         // 9. commit <- 7. tables, 8. correlate
+        let slo = config.slo.clone().unwrap_or_default();
+        let measured = Arc::new(Measured::new(slo, Clock::system().unix_nano()));
         let stored = match &config.lake {
-            Some(exporter) => Some(open_tables(exporter, &instance, &config).await?),
+            Some(exporter) => Some(open_tables(exporter, &instance, &config, &measured).await?),
             None => None,
         };
         let committed_through = stored.as_ref().map(|(_, store)| store.committed_through());
@@ -161,7 +164,7 @@ impl Service {
             None => None,
         };
         let store_metrics = stored.as_ref().map(|(_, store)| store.metrics());
-        let ops = ops::Ops::new(store_metrics.unwrap_or_default());
+        let ops = ops::Ops::new(store_metrics.unwrap_or_default(), measured);
         let listeners = ops::listen(&config, engine.as_ref(), &ops).await?;
 
         // 1. receive, 2. admit, 3. append, 4. index, 5. decide, 6. release, also to other backends
@@ -264,6 +267,7 @@ async fn open_tables(
     exporter: &LakeExporter,
     instance: &str,
     config: &Config,
+    measured: &Arc<Measured>,
 ) -> anyhow::Result<(Arc<Lake>, Store)> {
     let location = Location::parse(&exporter.path)?;
     let lake = Lake::open(&location, &tables::all(), Mode::Create)
@@ -286,6 +290,7 @@ async fn open_tables(
         Clock::system(),
     )
     .await?;
+    let store = store.measuring(measured);
     Ok((lake, store.noting_in(Path::new(&config.log.directory))))
 }
 

@@ -46,6 +46,10 @@ fn sources_and_documents_are_ascii() {
         ("storage", ".sql"),
         ("storage", ".md"),
         ("pipelines", ".yaml"),
+        ("deploy", ".yml"),
+        ("deploy", ".json"),
+        ("deploy", ".sql"),
+        ("deploy", ".md"),
     ] {
         paths.extend(files(folder, ending));
     }

@@ -70,6 +70,7 @@ impl Section {
             ],
             Self::Extensions => &[
                 "query",
+                "slo",
                 "health_check",
                 "intake",
                 "write_ahead_log",
@@ -193,6 +194,7 @@ pub(super) fn assemble(root: &Node, warnings: &mut Vec<Warning>) -> Result<Confi
         correlate,
         exporters: others,
         query: extensions.one("query")?,
+        slo: extensions.one("slo")?,
         health_check: extensions.one("health_check")?,
         log_level: service.telemetry.logs.level,
     })

@@ -3,7 +3,7 @@
 //! In reading order: `tree` (YAML with lines), `env` (`${env:NAME}`), `de` (tree to structs),
 //! `settings` (of components that no stage owns), `exporters` (to other backends), `scrapers` (receivers that ask), `sampling` (the
 //! `tail_sampling` section and what to know about it), `components` (what may stand in each section and which of it the pipelines
-//! use), `exposed` (who could come from outside), and here the order of the checks.
+//! use), `slo` (objectives), `exposed` (who could come from outside), and here the order of the checks.
 //!
 //! # Limits
 //!
@@ -24,6 +24,7 @@ mod maintenance;
 mod sampling;
 mod scrapers;
 mod settings;
+pub(crate) mod slo;
 mod tree;
 
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub(crate) use maintenance::Maintenance;
 pub(crate) use sampling::Reviewed;
 pub(crate) use scrapers::{Asks, Scraper, looking, scraping};
 pub(crate) use settings::{Correlate, HealthCheck, LakeExporter, WriteAheadLog};
+pub(crate) use slo::Slo;
 
 use components::Section;
 use transport::Door;
@@ -65,6 +67,8 @@ pub(crate) struct Config {
     pub(crate) exporters: Vec<Exporter>,
     /// `None` where the extension is not switched on.
     pub(crate) query: Option<query::Config>,
+    /// What is promised; `None` where the extension is not switched on.
+    pub(crate) slo: Option<Slo>,
     pub(crate) health_check: Option<HealthCheck>,
     /// Level of the program's own log lines.
     pub(crate) log_level: String,
@@ -89,6 +93,7 @@ impl Config {
             correlate,
             exporters,
             query,
+            slo,
             health_check,
             log_level,
         } = self;
@@ -112,6 +117,7 @@ impl Config {
                 !exporters::are_same(exporters, &other.exporters),
             ),
             ("extensions::query", *query != other.query),
+            ("extensions::slo", *slo != other.slo),
             (
                 "extensions::health_check",
                 *health_check != other.health_check,
@@ -224,6 +230,11 @@ fn validate(config: &Config, root: &Node) -> Result<(), Error> {
         .log
         .validate()
         .map_err(|problem| at(Section::Extensions, "write_ahead_log", problem))?;
+    if let Some(slo) = &config.slo {
+        let is_storing = config.lake.is_some();
+        slo.validate(is_storing)
+            .map_err(|problem| at(Section::Extensions, "slo", problem))?;
+    }
     let known = &config.gateway.authenticators;
     for (id, authenticator) in &known.0 {
         let key = format!("extensions::{id}");

@@ -179,6 +179,7 @@ impl Default for Config {
             correlate: Correlate::default(),
             exporters: Vec::new(),
             query: Some(query::Config::default()),
+            slo: None,
             health_check: None,
             log_level: LOG_LEVEL.to_owned(),
         }

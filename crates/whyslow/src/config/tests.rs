@@ -32,7 +32,7 @@ fn the_commented_example_is_the_built_in_default() {
 
 /// Keys that are commented out have no space behind `#`, or that of their depth.
 #[test]
-fn the_tls_and_tokens_of_the_commented_example_are_valid() {
+fn the_tls_tokens_and_objectives_of_the_commented_example_are_valid() {
     let mut is_key = false;
     let uncommented = |line: &str| {
         let rest = line.trim_start().strip_prefix('#').unwrap_or(" ");
@@ -41,7 +41,10 @@ fn the_tls_and_tokens_of_the_commented_example_are_valid() {
     };
     let lines: Vec<String> = LOCAL_YAML.lines().map(uncommented).collect();
     let yaml = lines.join("\n");
-    let yaml = yaml.replace("extensions: [query", "extensions: [bearertokenauth, query");
+    let yaml = yaml.replace(
+        "extensions: [query",
+        "extensions: [bearertokenauth, slo, query",
+    );
     let config = load(&yaml).unwrap().config;
     let grpc = config.gateway.otlp.protocols.grpc.unwrap();
     let tls = grpc.tls.unwrap();
@@ -49,6 +52,9 @@ fn the_tls_and_tokens_of_the_commented_example_are_valid() {
     assert_eq!(grpc.auth.unwrap().authenticator, "bearertokenauth");
     let settings = &config.gateway.authenticators.0["bearertokenauth"];
     assert_eq!(settings.filename, "/etc/whyslow/tokens");
+    let objectives = config.slo.unwrap().objectives;
+    assert_eq!(objectives.len(), 2);
+    assert_eq!(objectives[0].promises.len(), 2);
 }
 
 #[test]

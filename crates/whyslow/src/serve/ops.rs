@@ -2,7 +2,7 @@
 //!
 //! - `/healthz`: 200 while the process runs.
 //! - `/readyz`: 200 while exports can be taken, else 503 and the reason: how far the replay is, or what failed.
-//! - `/metrics`: Prometheus text; the conservation counters among them.
+//! - `/metrics`: for Prometheus, in the format that it asks for (`exposition`); the conservation counters among them.
 //!
 //! Who asks for health needs no token, also where SQL and metrics do: orchestrators have none. Where the listener
 //! asks for clients' certificates, the extension `health_check` has a port of its own.
@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use axum::Router;
 use axum::extract::connect_info::{ConnectInfo, Connected};
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -31,6 +31,8 @@ use transport::{Acceptor, Alpn, Door, HandshakeFailures, Stream};
 
 use super::{doors, reload};
 use crate::config::Config;
+use crate::exposition::{self, Format};
+use crate::measured::Measured;
 use crate::{maintain, store};
 
 /// What the answers are made of.
@@ -42,6 +44,7 @@ pub(super) struct Ops {
     store: Arc<store::Metrics>,
     pub(super) maintenance: Arc<maintain::Metrics>,
     pub(super) reloads: Arc<reload::Metrics>,
+    measured: Arc<Measured>,
     /// Of the query listener.
     handshakes_failed: Arc<HandshakeFailures>,
     guard: Option<Arc<Guard>>,
@@ -49,13 +52,14 @@ pub(super) struct Ops {
 }
 
 impl Ops {
-    pub(super) fn new(store: Arc<store::Metrics>) -> Self {
+    pub(super) fn new(store: Arc<store::Metrics>, measured: Arc<Measured>) -> Self {
         Self {
             gateway: Arc::default(),
             progress: Arc::default(),
             store,
             maintenance: Arc::default(),
             reloads: Arc::default(),
+            measured,
             handshakes_failed: Arc::default(),
             guard: None,
             doors: Arc::default(),
@@ -212,7 +216,7 @@ async fn ready(State(ops): State<Ops>) -> Response {
     }
 }
 
-async fn metrics(State(ops): State<Ops>) -> Response {
+async fn metrics(State(ops): State<Ops>, headers: HeaderMap) -> Response {
     let gateway = ops.gateway.get();
     let gateway = gateway.map(|gateway| gateway.metrics.render_prometheus());
     let text = gateway.unwrap_or_default()
@@ -221,12 +225,17 @@ async fn metrics(State(ops): State<Ops>) -> Response {
         + &ops.reloads.render()
         + &ops.render_refused()
         + &ops.doors.render();
+    let accept = headers.get(header::ACCEPT);
+    let accept = accept.and_then(|accept| accept.to_str().ok());
+    let format = Format::accepted(accept.unwrap_or_default());
+    let created = ops.measured.created_unix_nano();
+    let page = exposition::render(format, text, &ops.measured.families(), created);
     (
-        [(
-            header::CONTENT_TYPE,
-            "text/plain; version=0.0.4; charset=utf-8",
-        )],
-        text,
+        [
+            (header::CONTENT_TYPE, format.content_type()),
+            (header::VARY, "accept"),
+        ],
+        page,
     )
         .into_response()
 }
@@ -329,18 +338,21 @@ mod tests {
     use std::sync::Arc;
 
     use axum::extract::State;
-    use axum::http::StatusCode;
+    use axum::http::{HeaderMap, StatusCode};
 
-    use super::{Ops, metrics, ready};
+    use super::{Measured, Ops, metrics, ready};
+    use crate::config::Slo;
 
     /// Before the gateway runs there are answers, and they say what it is waiting for.
     #[tokio::test]
     async fn while_the_log_is_replayed_the_answer_is_how_far_it_is() {
-        let ops = Ops::new(Arc::default());
+        let measured = Measured::new(Slo::default(), 0);
+        let ops = Ops::new(Arc::default(), Arc::new(measured));
         let answer = ready(State(ops.clone())).await;
         assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
         let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await;
         assert_eq!(body.unwrap(), "not ready: replaying 0 %\n");
-        assert_eq!(metrics(State(ops)).await.status(), StatusCode::OK);
+        let page = metrics(State(ops), HeaderMap::new()).await;
+        assert_eq!(page.status(), StatusCode::OK);
     }
 }

@@ -27,6 +27,7 @@ use tables::requests::RequestsBuilder;
 use super::Written;
 use super::traffic::stored_requests;
 use crate::config::Correlate;
+use crate::measured::Counting;
 
 /// How long after one engine request another may come that answered the same call: engines send their spans in batches,
 /// some seconds apart.
@@ -50,6 +51,8 @@ struct Waiting {
 #[derive(Debug)]
 pub(super) struct Calls {
     pub(super) stitching: Stitching,
+    /// Counts every call.
+    pub(super) counting: Option<Counting>,
     wait_nanos: i64,
     settle_nanos: i64,
     waiting: VecDeque<Waiting>,
@@ -69,6 +72,7 @@ impl Calls {
         let remembered = config.stitch_wait.saturating_add(DECIDED_WITHIN);
         Self {
             stitching: Stitching::new(nanos(remembered)),
+            counting: None,
             wait_nanos: nanos(config.stitch_wait),
             settle_nanos: nanos(SETTLE.min(config.stitch_wait)),
             waiting: VecDeque::new(),
@@ -142,6 +146,9 @@ impl Calls {
         };
         for call in release.calls {
             let row = self.stitching.row(call);
+            if let Some(counting) = &self.counting {
+                counting.count(sequence, &row);
+            }
             if self.builder.append(&row).is_err() {
                 // It is full: that is the only way to fail.
                 finish(&mut self.builder);

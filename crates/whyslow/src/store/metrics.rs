@@ -1,12 +1,14 @@
 //! What the exporter `lake` has done, for `/metrics`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use correlate::Source;
 use tables::samples::{LossReason, Losses};
 
 use super::placed::Placed;
-use super::{BEHIND, NAMES};
+use super::{BEHIND, CALLS, NAMES, Store};
+use crate::measured::{Counting, Measured};
 
 /// Writers that rows are counted of: those of a release, and those behind. Two of one table are one series.
 const N_WRITERS: usize = NAMES.len() + BEHIND.len();
@@ -32,6 +34,16 @@ pub(crate) struct Metrics {
     placements: [AtomicU64; Source::ALL.len()],
     devices_unnamed: AtomicU64,
     placements_refused: AtomicU64,
+}
+
+impl Store {
+    /// Counts the requests of what comes; not of what is repeated and stored already.
+    pub(crate) fn measuring(mut self, measured: &Arc<Measured>) -> Self {
+        let calls_stored = self.behind[CALLS].committed();
+        self.rows.counting = Some(Counting::new(measured, self.reloaded));
+        self.calls.counting = Some(Counting::new(measured, calls_stored));
+        self
+    }
 }
 
 impl Metrics {

@@ -14,6 +14,7 @@ use tables::spans::{SpanInput, SpansBuilder, TraceContext};
 use tables::traces::{LossFlag, Trace, TracesBuilder};
 
 use super::traffic::Running;
+use crate::measured::Counting;
 
 /// Builders that are reused from release to release.
 #[derive(Debug)]
@@ -22,6 +23,10 @@ pub(super) struct Rows {
     requests: RequestsBuilder,
     traces: TracesBuilder,
     built: Built,
+    /// Counts every request.
+    pub(super) counting: Option<Counting>,
+    /// Of the release at work.
+    sequence: i64,
 }
 
 /// The rows of one release. A table has several batches where one would be too large.
@@ -45,6 +50,8 @@ impl Rows {
             requests: RequestsBuilder::new(),
             traces: TracesBuilder::new(),
             built: Built::default(),
+            counting: None,
+            sequence: 0,
         }
     }
 
@@ -57,6 +64,7 @@ impl Rows {
         (running, stitching): (&mut Running, &mut Stitching),
         now: i64,
     ) -> Built {
+        self.sequence = release.sequence;
         let mut requests = self.requests(release);
         for request in requests.iter().flatten() {
             stitching.take_request(request, now);
@@ -241,6 +249,9 @@ impl Rows {
     }
 
     fn request(&mut self, request: &Request) {
+        if let Some(counting) = &self.counting {
+            counting.count(self.sequence, request);
+        }
         let mut appended = self.requests.append(request);
         if is_full(&appended) {
             self.built.requests.push(self.requests.finish());

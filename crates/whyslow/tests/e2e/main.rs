@@ -18,6 +18,8 @@ mod calls;
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod deploy;
+#[cfg(test)]
 mod duplicates;
 #[cfg(test)]
 mod evidence;
@@ -45,3 +47,5 @@ mod reload;
 mod security;
 #[cfg(test)]
 mod simulate;
+#[cfg(test)]
+mod slo;
