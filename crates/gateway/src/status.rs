@@ -135,7 +135,18 @@ impl Refusal {
         match self {
             Refusal::Overloaded(limit) => *limit != Overload::BytesInFlight,
             Refusal::Unavailable => true,
-            _ => false,
+            Refusal::Unauthenticated(_)
+            | Refusal::Malformed(_)
+            | Refusal::BadReport(_)
+            | Refusal::BadCompression(_)
+            | Refusal::BadFrame(_)
+            | Refusal::TooLarge { .. }
+            | Refusal::UnknownMediaType
+            | Refusal::UnknownEncoding
+            | Refusal::UnknownPath
+            | Refusal::WrongVerb
+            | Refusal::BodyTimedOut
+            | Refusal::BodyBroken => false,
         }
     }
 
