@@ -20,7 +20,7 @@ pub(crate) struct Scraper {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Asks {
     /// Exporters and engines.
-    Targets(scrape::Receiver),
+    Targets(Box<scrape::Receiver>),
     /// The kubelet of this node.
     Kubelet(pod_resources::Receiver),
 }
@@ -62,11 +62,11 @@ fn section(id: &str, kind: Kind, node: &Node) -> Result<Asks, Error> {
     let path = format!("{}::{id}", Section::Receivers.key());
     let id = id.to_owned();
     Ok(match kind {
-        Kind::Targets(kind) => Asks::Targets(scrape::Receiver {
+        Kind::Targets(kind) => Asks::Targets(Box::new(scrape::Receiver {
             id,
             kind,
             config: de::read(node, &path)?,
-        }),
+        })),
         Kind::Kubelet => Asks::Kubelet(pod_resources::Receiver {
             id,
             config: de::read(node, &path)?,
@@ -83,7 +83,7 @@ pub(super) fn are_same(some: &[Scraper], others: &[Scraper]) -> bool {
 /// Those that scrape.
 pub(crate) fn scraping(all: &[Scraper]) -> Vec<scrape::Receiver> {
     let targets = all.iter().filter_map(|scraper| match &scraper.asks {
-        Asks::Targets(receiver) => Some(receiver.clone()),
+        Asks::Targets(receiver) => Some(scrape::Receiver::clone(receiver)),
         Asks::Kubelet(_) => None,
     });
     targets.collect()

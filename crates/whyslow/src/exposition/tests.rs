@@ -159,7 +159,7 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
 }
 
 /// The messages in all fields with this number.
-fn messages<'a>(of: &'a [u8], number: u64) -> Vec<&'a [u8]> {
+fn messages(of: &[u8], number: u64) -> Vec<&[u8]> {
     let found = fields(of).into_iter().filter(|(n, _)| *n == number);
     let bytes = found.map(|(_, field)| match field {
         Field::Bytes(bytes) => bytes,

@@ -101,68 +101,7 @@ impl Metrics {
                 "lake_rows_committed_total{{table=\"{name}\"}} {rows}\n"
             ));
         }
-        let cells = [
-            (
-                "lake_commits_total",
-                "counter",
-                "Commits made.",
-                &self.commits,
-            ),
-            (
-                "lake_commit_failures_total",
-                "counter",
-                "Commits that failed; rows wait.",
-                &self.commit_failures,
-            ),
-            (
-                "lake_rows_lost_total",
-                "counter",
-                "What was accepted and could not be read as a row: an error of this program.",
-                &self.rows_lost,
-            ),
-            (
-                "lake_evidence_waiting",
-                "gauge",
-                "Kept requests that wait for GPU samples before their evidence is written.",
-                &self.evidence_waiting,
-            ),
-            (
-                "lake_evidence_incomplete",
-                "gauge",
-                "Kept requests whose evidence lacks GPU samples that may still come and complete it.",
-                &self.evidence_incomplete,
-            ),
-            (
-                "lake_calls_waiting",
-                "gauge",
-                "Calls that wait for an engine request of another trace before their row is written.",
-                &self.calls_waiting,
-            ),
-            (
-                "lake_batches_waiting",
-                "gauge",
-                "Participants of batches that are not written, because not all of them are known.",
-                &self.batches_waiting,
-            ),
-            (
-                "lake_batch_sightings_late_total",
-                "counter",
-                "What spans said of batches that were written before, or may have been.",
-                &self.batch_sightings_late,
-            ),
-            (
-                "lake_batch_sightings_untimed_total",
-                "counter",
-                "What spans said of batches at a time that cannot be.",
-                &self.batch_sightings_untimed,
-            ),
-        ];
-        for (name, kind, help, value) in cells {
-            let value = value.load(Ordering::Relaxed);
-            out.push_str(&format!(
-                "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
-            ));
-        }
+        self.render_counts(&mut out);
         out.push_str(
             "# HELP lake_points_unmapped_total Metric points that are in no row, by reason.\n\
              # TYPE lake_points_unmapped_total counter\n",
@@ -175,6 +114,70 @@ impl Metrics {
         }
         self.render_placements(&mut out);
         out
+    }
+
+    /// Families of one sample each.
+    fn render_counts(&self, out: &mut String) {
+        let mut cell = |name: &str, kind: &str, help: &str, value: &AtomicU64| {
+            let value = value.load(Ordering::Relaxed);
+            out.push_str(&format!(
+                "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
+            ));
+        };
+        cell(
+            "lake_commits_total",
+            "counter",
+            "Commits made.",
+            &self.commits,
+        );
+        cell(
+            "lake_commit_failures_total",
+            "counter",
+            "Commits that failed; rows wait.",
+            &self.commit_failures,
+        );
+        cell(
+            "lake_rows_lost_total",
+            "counter",
+            "What was accepted and could not be read as a row: an error of this program.",
+            &self.rows_lost,
+        );
+        cell(
+            "lake_evidence_waiting",
+            "gauge",
+            "Kept requests that wait for GPU samples before their evidence is written.",
+            &self.evidence_waiting,
+        );
+        cell(
+            "lake_evidence_incomplete",
+            "gauge",
+            "Kept requests whose evidence lacks GPU samples that may still come and complete it.",
+            &self.evidence_incomplete,
+        );
+        cell(
+            "lake_calls_waiting",
+            "gauge",
+            "Calls that wait for an engine request of another trace before their row is written.",
+            &self.calls_waiting,
+        );
+        cell(
+            "lake_batches_waiting",
+            "gauge",
+            "Participants of batches that are not written, because not all of them are known.",
+            &self.batches_waiting,
+        );
+        cell(
+            "lake_batch_sightings_late_total",
+            "counter",
+            "What spans said of batches that were written before, or may have been.",
+            &self.batch_sightings_late,
+        );
+        cell(
+            "lake_batch_sightings_untimed_total",
+            "counter",
+            "What spans said of batches at a time that cannot be.",
+            &self.batch_sightings_untimed,
+        );
     }
 
     fn render_placements(&self, out: &mut String) {

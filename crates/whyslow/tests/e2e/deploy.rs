@@ -48,7 +48,7 @@ impl Names {
         }
     }
 
-    /// Those that an expression of PromQL names; functions are checked.
+    /// Those that an expression of `PromQL` names; functions are checked.
     fn of_expression(&mut self, expression: &str) {
         const LISTS: [&str; 6] = [
             "by",
