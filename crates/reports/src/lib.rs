@@ -1,7 +1,7 @@
 //! Messages of `proto/`: reports of who holds which GPU and which requests ran together, and the part of the
 //! kubelet's `PodResources` that says who holds which device.
 //!
-//! [`Kind`] names the reports and their gRPC methods. [`check`] judges the bytes of one: what passes it can be read by
+//! [`Kind`] names the reports and their gRPC methods. [`check()`] judges the bytes of one: what passes it can be read by
 //! [`read_placements`] or [`read_batches`] at any time later. [`pod_resources`] are the messages of the kubelet.
 //!
 //! # Decided
