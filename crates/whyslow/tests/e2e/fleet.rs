@@ -394,7 +394,10 @@ fn a_fleet_is_scraped_while_it_plays_and_a_file_says_who_holds_which_gpu() {
     for (usual, here) in [
         ("127.0.0.1:4317", "127.0.0.1:0"),
         ("127.0.0.1:4318", "127.0.0.1:0"),
-        ("127.0.0.1:7070", "127.0.0.1:0"),
+        (
+            "{endpoint: 127.0.0.1:7070}",
+            "{endpoint: 127.0.0.1:0, postgres: {endpoint: 127.0.0.1:0}, flight_sql: {endpoint: 127.0.0.1:0}}",
+        ),
         ("sampling_percentage: 20", "sampling_percentage: 100"),
         ("refresh_interval: 5s", "refresh_interval: 1s"),
     ] {
