@@ -12,11 +12,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray as _, RecordBatch};
-use arrow::compute::{
-    SortColumn, SortOptions, concat_batches, lexsort_to_indices, partition, take_record_batch,
+use arrow::array::{
+    Array as _, ArrayRef, AsArray as _, RecordBatch, RecordBatchOptions, new_null_array,
 };
-use arrow::datatypes::Date32Type;
+use arrow::compute::{
+    SortColumn, SortOptions, cast, concat_batches, lexsort_to_indices, partition, take_record_batch,
+};
+use arrow::datatypes::{Date32Type, SchemaRef};
 use arrow::error::ArrowError;
 use bytes::Bytes;
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
@@ -170,6 +172,22 @@ pub(crate) fn is_declared_sorted(layout: &Layout, file: &ParquetMetaData) -> boo
             .row_groups()
             .iter()
             .all(|group| group.sorting_columns() == Some(&expected))
+}
+
+/// The columns of a schema, in its order and types, of rows that were read; one that a file of another version lacks is
+/// NULL.
+pub(crate) fn conformed(schema: &SchemaRef, rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let columns = schema
+        .fields()
+        .iter()
+        .map(|field| match rows.column_by_name(field.name()) {
+            Some(column) if column.data_type() == field.data_type() => Ok(Arc::clone(column)),
+            Some(column) => cast(column, field.data_type()),
+            None => Ok(new_null_array(field.data_type(), rows.num_rows())),
+        })
+        .collect::<Result<Vec<ArrayRef>, ArrowError>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
 }
 
 fn writer_properties(layout: &Layout, zstd_level: i32) -> Result<WriterProperties, ParquetError> {

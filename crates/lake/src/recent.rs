@@ -10,13 +10,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array as _, ArrayRef, AsArray as _, BooleanArray, RecordBatch, RecordBatchOptions,
-    new_null_array,
-};
-use arrow::compute::{cast, filter_record_batch};
+use arrow::array::{AsArray as _, BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Schema, SchemaRef, TimestampMicrosecondType};
-use arrow::error::ArrowError;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, TryFutureExt as _, stream};
@@ -31,6 +27,7 @@ use parquet::file::statistics::Statistics;
 
 use crate::data_file::DataFile;
 use crate::error::{Error, Result};
+use crate::parquet_file;
 use crate::statistics::Bound;
 use crate::table::{Inner, Table};
 
@@ -157,7 +154,7 @@ impl<'a> Reading<'a> {
             }
         }
         for batch in fresh {
-            if let Ok(rows) = self.conformed(batch) {
+            if let Ok(rows) = parquet_file::conformed(&self.schema, batch) {
                 kept.add(&rows);
             }
         }
@@ -211,7 +208,7 @@ impl<'a> Reading<'a> {
             .build()?;
         let mut kept = Kept::new(self.wanted);
         while let Some(batch) = rows.next().await {
-            kept.add(&self.conformed(&batch?)?);
+            kept.add(&parquet_file::conformed(&self.schema, &batch?)?);
         }
         Ok(kept)
     }
@@ -225,24 +222,6 @@ impl<'a> Reading<'a> {
                 .is_none_or(|max| *max >= self.wanted.since_micros),
             _ => true,
         }
-    }
-
-    /// The columns that are read, in the table's types; one that a file of another version lacks is NULL.
-    fn conformed(&self, rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-        let columns =
-            self.schema
-                .fields()
-                .iter()
-                .map(|field| match rows.column_by_name(field.name()) {
-                    Some(column) if column.data_type() == field.data_type() => {
-                        Ok(Arc::clone(column))
-                    }
-                    Some(column) => cast(column, field.data_type()),
-                    None => Ok(new_null_array(field.data_type(), rows.num_rows())),
-                });
-        let columns = columns.collect::<Result<Vec<ArrayRef>, ArrowError>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)
     }
 }
 

@@ -11,10 +11,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::array::RecordBatch;
 use arrow::compute::SortColumn;
 use arrow::compute::{
-    cast, concat_batches, interleave_record_batch, lexsort_to_indices, take_record_batch,
+    concat_batches, interleave_record_batch, lexsort_to_indices, take_record_batch,
 };
 use arrow::error::ArrowError;
 use arrow::row::{OwnedRow, RowConverter, Rows, SortField};
@@ -83,7 +83,7 @@ fn open(layout: &Layout, bytes: Bytes) -> Result<(u64, Batches), ParquetError> {
         return Ok((n_rows, Box::new(reader)));
     }
     let batches = reader
-        .map(|batch| conformed(layout, &batch?))
+        .map(|batch| parquet_file::conformed(&layout.file_schema, &batch?))
         .collect::<Result<Vec<_>, ArrowError>>()?;
     let rows = sorted(layout, &concat_batches(&layout.file_schema, &batches)?)?;
     let starts = (0..rows.num_rows()).step_by(READ_ROWS);
@@ -102,22 +102,6 @@ fn sorted(layout: &Layout, rows: &RecordBatch) -> Result<RecordBatch, ArrowError
         });
     }
     take_record_batch(rows, &lexsort_to_indices(&keys, None)?)
-}
-
-/// The columns of the table, in its order and types.
-fn conformed(layout: &Layout, rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
-    let columns = layout
-        .file_schema
-        .fields()
-        .iter()
-        .map(|field| match rows.column_by_name(field.name()) {
-            Some(column) if column.data_type() == field.data_type() => Ok(Arc::clone(column)),
-            Some(column) => cast(column, field.data_type()),
-            None => Ok(new_null_array(field.data_type(), rows.num_rows())),
-        })
-        .collect::<Result<Vec<_>, ArrowError>>()?;
-    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-    RecordBatch::try_new_with_options(Arc::clone(&layout.file_schema), columns, &options)
 }
 
 /// One input and where the merge is in it.
@@ -241,7 +225,7 @@ impl<'a> Merge<'a> {
         let cursor = &mut self.cursors[cursor_idx];
         for batch in cursor.batches.by_ref() {
             let rows = batch
-                .and_then(|batch| conformed(self.layout, &batch))
+                .and_then(|batch| parquet_file::conformed(&self.layout.file_schema, &batch))
                 .map_err(|source| Error::ReadFile {
                     table: self.layout.name,
                     path: cursor.path.to_string(),
