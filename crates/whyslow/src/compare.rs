@@ -10,13 +10,12 @@ mod sides;
 mod text;
 
 use std::io::{self, IsTerminal as _};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::bail;
 use correlate::compare::{Comparison, Latency, Measure, Settings, compare};
 
 use self::sides::{Sides, SidesArgs};
-use crate::{show, sql::source::SourceArgs};
+use crate::{moment::now_micros, show, sql::source::SourceArgs};
 
 /// Compare requests before and after: what changed for sure, by how much, for whom, and what the slow ones have in common.
 ///
@@ -189,16 +188,6 @@ fn parse_latency(text: &str) -> Result<Latency, String> {
             Latency::ALL.map(Latency::column).join(", ")
         )
     })
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "`2h..1h` and `--since-deploy 45m` are times before now"
-)]
-fn now_micros() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let micros = now.map(|now| now.as_micros()).unwrap_or_default();
-    i64::try_from(micros).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

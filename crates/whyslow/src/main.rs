@@ -19,6 +19,7 @@ mod generate;
 mod history;
 mod maintain;
 mod measured;
+mod moment;
 mod replay;
 mod serve;
 mod show;

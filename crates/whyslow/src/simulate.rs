@@ -9,16 +9,14 @@ mod report;
 mod tally;
 
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::bail;
-use arrow::compute::kernels::cast_utils::string_to_timestamp_nanos;
 use sampler::partial::Replay;
 
 use crate::history::{self, History, Policies, Reader, Span, TraceRow};
+use crate::moment::{Moment, now_micros};
 use crate::show;
 use crate::show::progress::Progress;
-use crate::slow::parse_span;
 use crate::sql::source::{Source, SourceArgs};
 
 pub(crate) use report::{because, time};
@@ -69,34 +67,10 @@ pub(crate) enum Format {
     Csv,
 }
 
-/// A point in time as it is written on the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Moment {
-    /// So many microseconds before now.
-    Ago(i64),
-    /// Microseconds since 1970.
-    At(i64),
-}
-
-impl Moment {
-    fn micros(self, now_micros: i64) -> i64 {
-        match self {
-            Self::Ago(micros) => now_micros.saturating_sub(micros),
-            Self::At(micros) => micros,
-        }
-    }
-}
-
 fn parse_moment(text: &str) -> Result<Moment, String> {
-    if let Ok(ago) = parse_span(text) {
-        return Ok(Moment::Ago(
-            i64::try_from(ago.as_micros()).unwrap_or(i64::MAX),
-        ));
-    }
-    match string_to_timestamp_nanos(text) {
-        Ok(nanos) => Ok(Moment::At(nanos.div_euclid(1_000))),
-        Err(_) => Err("not a time such as `7d`, `2026-11-30` or `2026-11-30T09:00:00Z`".to_owned()),
-    }
+    let wrong = || "not a time such as `7d`, `2026-11-30` or `2026-11-30T09:00:00Z`".to_owned();
+    let moment = Moment::ago(text).or_else(|| Moment::at(text));
+    moment.ok_or_else(wrong)
 }
 
 /// Runs the command.
@@ -175,16 +149,6 @@ fn needs_spans(replay: &mut Replay, row: &TraceRow) -> bool {
     let is_credited =
         judged.policy.is_exact() || judged.decision.value() == Some(sampler::Decision::NotSampled);
     !(judged.decision.is_exact() && is_credited)
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "`--since 7d` is seven days before now"
-)]
-fn now_micros() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let micros = now.map(|now| now.as_micros()).unwrap_or_default();
-    i64::try_from(micros).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The two sides as they are written on the command line: stretches of time, conditions, and what makes them disjoint.
 
 use anyhow::bail;
-use arrow::compute::kernels::cast_utils::string_to_timestamp_nanos;
 
+use crate::moment::Moment;
 use crate::simulate::time;
 use crate::slow::parse_span;
 
@@ -18,21 +18,6 @@ pub(super) struct Span {
 pub(super) struct Range {
     from: Moment,
     to: Moment,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Moment {
-    Ago(i64),
-    At(i64),
-}
-
-impl Moment {
-    fn micros(self, now: i64) -> i64 {
-        match self {
-            Self::Ago(micros) => now.saturating_sub(micros),
-            Self::At(micros) => micros,
-        }
-    }
 }
 
 /// One side.
@@ -197,8 +182,8 @@ fn moment(text: &str) -> Option<Moment> {
     if text == "now" {
         return Some(Moment::Ago(0));
     }
-    if let Ok(ago) = parse_span(text) {
-        return Some(Moment::Ago(i64::try_from(ago.as_micros()).ok()?));
+    if let Some(ago) = Moment::ago(text) {
+        return Some(ago);
     }
     // Only full dates: a lone time of day would be one of 1970, and a lone year of that year.
     let is_dated = text.len() >= 10 && text.as_bytes().get(4) == Some(&b'-');
@@ -208,9 +193,7 @@ fn moment(text: &str) -> Option<Moment> {
     // A time without seconds, and perhaps with a zone.
     let with_seconds = text.split_at_checked(16);
     let with_seconds = with_seconds.map(|(minute, zone)| format!("{minute}:00{zone}"));
-    let nanos = string_to_timestamp_nanos(text)
-        .or_else(|_| string_to_timestamp_nanos(&with_seconds.unwrap_or_default()));
-    Some(Moment::At(nanos.ok()?.div_euclid(1_000)))
+    Moment::at(text).or_else(|| Moment::at(&with_seconds?))
 }
 
 #[cfg(test)]
