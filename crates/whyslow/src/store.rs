@@ -202,8 +202,11 @@ impl Store {
             // Before the samples, whose labels only say that it went on.
             self.evidence.placed_mut().restore(&placements);
             self.evidence.reload(&samples, &evidence, now);
-            self.running.reload(&requests, now);
-            self.calls.reload(&requests, now);
+            for request in traffic::stored_requests(&requests) {
+                self.running.reload(&request, now);
+                // Its call may come yet, or again.
+                self.calls.stitching.take_request(&request, now);
+            }
         });
         Ok(())
     }

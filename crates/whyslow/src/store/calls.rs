@@ -20,12 +20,10 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use arrow::array::RecordBatch;
 use correlate::{Answer, Call, Stitching};
 use tables::requests::RequestsBuilder;
 
 use super::Written;
-use super::traffic::stored_requests;
 use crate::config::Correlate;
 use crate::measured::Counting;
 
@@ -79,13 +77,6 @@ impl Calls {
             n_waiting: 0,
             builder: RequestsBuilder::new(),
             appended: 0,
-        }
-    }
-
-    /// Takes stored engine requests of before the start: their calls may come yet, or again.
-    pub(super) fn reload(&mut self, batches: &[RecordBatch], now: i64) {
-        for request in stored_requests(batches) {
-            self.stitching.take_request(&request, now);
         }
     }
 

@@ -82,15 +82,11 @@ impl Running {
         }
     }
 
-    /// Takes requests of before the start.
-    pub(super) fn reload(&mut self, batches: &[RecordBatch], now: i64) {
-        for request in stored_requests(batches) {
-            // The same row twice would be an error of the table, and one request.
-            if !self.reloaded.contains(&id(&request)) {
-                self.add(&request, now);
-                self.reloaded.insert(id(&request));
-            }
-        }
+    /// Takes a request of before the start.
+    pub(super) fn reload(&mut self, request: &Request, now: i64) {
+        // The same row twice would be an error of the table, and one request: `add` leaves out the second.
+        self.add(request, now);
+        self.reloaded.insert(id(request));
     }
 
     /// What comes from now on was not there before the start.
