@@ -142,9 +142,9 @@ impl Gate {
             Ordering::Relaxed,
             Ordering::Relaxed,
         );
-        let since = first.unwrap_or_else(|since| since).max(1);
+        let since = first.err().unwrap_or(now_unix_nano);
         let closed = Duration::from_nanos(now_unix_nano.saturating_sub(since));
-        if first.is_ok() || closed < RETRY_DELAY.saturating_mul(2) {
+        if closed < RETRY_DELAY.saturating_mul(2) {
             return RETRY_DELAY;
         }
         Duration::from_secs(closed.as_secs()).min(RETRY_DELAY_MAX)

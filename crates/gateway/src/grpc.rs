@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// Flag and length.
-const FRAME_HEADER_BYTES: usize = 5;
+pub(crate) const FRAME_HEADER_BYTES: usize = 5;
 
 const GRPC_ENCODING: &str = "grpc-encoding";
 const GRPC_ACCEPT_ENCODING: &str = "grpc-accept-encoding";
@@ -191,8 +191,11 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Takes the one message out of a unary request's body.
-fn unframe(framed: Bytes, announced: Compression) -> Result<(Compression, Bytes), Refusal> {
+/// Takes the one message out of the body of a unary request or answer.
+pub(crate) fn unframe(
+    framed: Bytes,
+    announced: Compression,
+) -> Result<(Compression, Bytes), Refusal> {
     let Some((&[flag, a, b, c, d], message)) = framed.split_first_chunk::<FRAME_HEADER_BYTES>()
     else {
         return Err(Refusal::BadFrame("no whole message header"));

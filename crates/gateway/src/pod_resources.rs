@@ -23,6 +23,8 @@ use serde::Deserialize;
 pub(crate) use metrics::Watching;
 pub(crate) use run::Watcher;
 
+use crate::scrape::Invalid;
+
 /// Time after which what has not changed is reported again.
 pub const HEARTBEAT: Duration = Duration::from_secs(120);
 
@@ -78,16 +80,6 @@ impl Default for Config {
             answer_bytes_max: 4 << 20,
         }
     }
-}
-
-/// Why a section cannot be used: key below the component, and what is wrong with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{key}` {problem}")]
-pub struct Invalid {
-    /// Key below the component.
-    pub key: &'static str,
-    /// What is wrong with it, and what would be right.
-    pub problem: &'static str,
 }
 
 impl Config {

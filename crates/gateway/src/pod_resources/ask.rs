@@ -13,8 +13,10 @@ use reports::pod_resources::{self, ListPodResourcesResponse};
 use tokio::net::UnixStream;
 use tonic::Code;
 
-/// Flag and length.
-const FRAME_HEADER_BYTES: usize = 5;
+use crate::{
+    body::Compression,
+    grpc::{self, FRAME_HEADER_BYTES},
+};
 
 /// Why a look gave nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -162,12 +164,8 @@ async fn read(response: Response<Incoming>, answer_bytes_max: u64) -> Result<Byt
 
 /// The one message; nothing was said of compression, so none is allowed.
 fn unframe(framed: Bytes) -> Result<Bytes, Failure> {
-    match framed.split_first_chunk::<FRAME_HEADER_BYTES>() {
-        Some((&[0, a, b, c, d], message))
-            if u32::from_be_bytes([a, b, c, d]) as usize == message.len() =>
-        {
-            Ok(framed.slice(FRAME_HEADER_BYTES..))
-        }
-        _ => Err(Failure::Broken),
-    }
+    let unframed = grpc::unframe(framed, Compression::None);
+    unframed
+        .map(|(_, message)| message)
+        .map_err(|_| Failure::Broken)
 }
