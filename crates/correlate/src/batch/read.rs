@@ -265,29 +265,22 @@ impl BatchReader {
             }
         }
         let own = (summary.start_time_unix_nano, summary.end_time_unix_nano);
-        let said = values.times(None);
-        let times = match said {
+        let times = match values.times(None) {
             Some((start, end)) => (BatchTimes::Reported, start, end),
             None => (BatchTimes::BatchSpan, own.0, own.1),
         };
         let named = values.text(Field::BatchId);
+        let batch_id = named.unwrap_or_else(|| summary.span_id.to_string().into());
         let size = values.count(Field::Size).or_else(|| {
             let distinct = distinct(&participants).saturating_add(n_unnamed);
             Some(distinct).filter(|n| *n > 0)
         });
+        let source = (BatchSource::BatchSpan, self.worker(at, summary)?);
         Ok(Sighting {
-            source: BatchSource::BatchSpan,
-            worker: self.worker(at, summary)?,
-            dp_rank: values.int(Field::DpRank),
-            batch_id: named.unwrap_or_else(|| summary.span_id.to_string().into()),
-            step: values.int(Field::Step),
-            around: (times.1, times.2.max(times.1)),
-            times: Some(times),
             size,
-            batch_tokens: values.count(Field::BatchTokens),
-            model: values.text(Field::Model),
             span: Some((summary.trace_id, summary.span_id)),
             participants,
+            ..sighting(values, source, batch_id, Some(times), own)
         })
     }
 
@@ -306,7 +299,6 @@ impl BatchReader {
             None if is_request => None,
             None => Some((BatchTimes::StageSpan, own.0, own.1)),
         };
-        let around = times.map_or(own, |(_, start, end)| (start, end));
         let Some(batch_id) = values.text(Field::BatchId) else {
             return Ok(None);
         };
@@ -315,19 +307,18 @@ impl BatchReader {
             tokens: values.count(Field::Tokens),
             ..owner.participant
         };
-        Ok(Some(Sighting {
-            source: BatchSource::SpanAttribute,
-            worker: self.worker(at, summary)?,
-            dp_rank: values.int(Field::DpRank),
+        let worker = self.worker(at, summary)?;
+        let said = sighting(
+            values,
+            (BatchSource::SpanAttribute, worker),
             batch_id,
-            step: values.int(Field::Step),
             times,
-            around: (around.0, around.1.max(around.0)),
-            size: values.count(Field::Size),
-            batch_tokens: values.count(Field::BatchTokens),
-            model: values.text(Field::Model).or(owner.model),
-            span: None,
+            own,
+        );
+        Ok(Some(Sighting {
+            model: said.model.clone().or(owner.model),
             participants: vec![one],
+            ..said
         }))
     }
 
@@ -356,24 +347,15 @@ impl BatchReader {
                 (None, Some(start)) => Some((BatchTimes::NextEvent, start, next.unwrap_or(span.1))),
                 (None, None) => None,
             };
-            let around = times.map_or(span, |(_, start, end)| (start, end));
+            let source = (BatchSource::SpanEvent, Arc::clone(&worker));
             sightings.push(Sighting {
-                source: BatchSource::SpanEvent,
-                worker: Arc::clone(&worker),
-                dp_rank: values.int(Field::DpRank),
-                batch_id,
-                step: values.int(Field::Step),
-                times,
-                around: (around.0, around.1.max(around.0)),
-                size: values.count(Field::Size),
-                batch_tokens: values.count(Field::BatchTokens),
                 model: owner.model.clone(),
-                span: None,
                 participants: vec![Participant {
                     phase: values.phase(),
                     tokens: values.count(Field::Tokens),
                     ..owner.participant.clone()
                 }],
+                ..sighting(values, source, batch_id, times, span)
             });
         }
         Ok(())
@@ -424,6 +406,32 @@ impl BatchReader {
         let of_resource = self.workers.entry(at.resource.into()).or_default();
         of_resource.push(Arc::clone(&worker));
         Ok(worker)
+    }
+}
+
+/// What the attributes of a span or an event say of a batch, whoever is in it; where they give no times, it was around
+/// those of the span.
+fn sighting(
+    values: &Values<'_>,
+    (source, worker): (BatchSource, Arc<Worker>),
+    batch_id: Arc<str>,
+    times: Option<(BatchTimes, u64, u64)>,
+    span: (u64, u64),
+) -> Sighting {
+    let (from, to) = times.map_or(span, |(_, start, end)| (start, end));
+    Sighting {
+        source,
+        worker,
+        dp_rank: values.int(Field::DpRank),
+        batch_id,
+        step: values.int(Field::Step),
+        times,
+        around: (from, to.max(from)),
+        size: values.count(Field::Size),
+        batch_tokens: values.count(Field::BatchTokens),
+        model: values.text(Field::Model),
+        span: None,
+        participants: Vec::new(),
     }
 }
 

@@ -94,24 +94,35 @@ fn xid(devices: &[&DeviceFact], phase: Phase) -> Hypothesis {
 
 /// Corrected errors cost nothing that a request would notice; these stop a process, or retire pages of memory.
 fn ecc(devices: &[&DeviceFact]) -> Hypothesis {
-    let failing = devices
-        .iter()
-        .find(|device| device.ecc_dbe.is_some_and(|errors| errors > 0.0));
-    match failing {
-        Some(device) => {
-            let errors = device.ecc_dbe.unwrap_or_default();
-            let text = format!(
-                "{errors:.0} memory errors that could not be corrected were counted between the samples around it"
-            );
-            Hypothesis::new(Cause::Ecc).supported(fact(Strength::CoTemporal, on(device), text))
+    counted(
+        Cause::Ecc,
+        devices,
+        |device| device.ecc_dbe,
+        "memory errors that could not be corrected were counted between the samples around it",
+        "no memory error that could not be corrected was counted",
+    )
+}
+
+/// Errors of a kind that an exporter counts: of the first device with any.
+fn counted(
+    cause: Cause,
+    devices: &[&DeviceFact],
+    pick: impl Fn(&DeviceFact) -> Option<f64>,
+    some: &str,
+    no: &str,
+) -> Hypothesis {
+    let counts = || {
+        devices
+            .iter()
+            .filter_map(|device| Some((device, pick(device)?)))
+    };
+    match counts().find(|(_, errors)| *errors > 0.0) {
+        Some((device, errors)) => {
+            let text = format!("{errors:.0} {some}");
+            Hypothesis::new(cause).supported(fact(Strength::CoTemporal, on(device), text))
         }
-        None if devices.iter().all(|device| device.ecc_dbe.is_none()) => {
-            Hypothesis::new(Cause::Ecc)
-        }
-        None => none(
-            Cause::Ecc,
-            "no memory error that could not be corrected was counted",
-        ),
+        None if counts().next().is_none() => Hypothesis::new(cause),
+        None => none(cause, no),
     }
 }
 
@@ -192,18 +203,11 @@ fn power(devices: &[&DeviceFact]) -> Hypothesis {
 }
 
 fn nvlink(devices: &[&DeviceFact]) -> Hypothesis {
-    let failing = devices
-        .iter()
-        .find(|device| device.nvlink_errors.is_some_and(|errors| errors > 0.0));
-    match failing {
-        Some(device) => {
-            let errors = device.nvlink_errors.unwrap_or_default();
-            let text = format!("{errors:.0} NVLink errors between the samples around the request");
-            Hypothesis::new(Cause::Nvlink).supported(fact(Strength::CoTemporal, on(device), text))
-        }
-        None if devices.iter().all(|device| device.nvlink_errors.is_none()) => {
-            Hypothesis::new(Cause::Nvlink)
-        }
-        None => none(Cause::Nvlink, "no NVLink error was counted"),
-    }
+    counted(
+        Cause::Nvlink,
+        devices,
+        |device| device.nvlink_errors,
+        "NVLink errors between the samples around the request",
+        "no NVLink error was counted",
+    )
 }
