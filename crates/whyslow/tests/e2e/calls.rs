@@ -33,7 +33,8 @@ fn shown(site: &Site, sql: &str) -> Value {
 
 /// The case's spans.
 fn case(server: &Server, name: &str) {
-    let path = format!("{}/testdata/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let testdata = concat!(env!("CARGO_MANIFEST_DIR"), "/../correlate/testdata");
+    let path = format!("{testdata}/{name}.json");
     let json = std::fs::read(path).unwrap();
     let limits = otlp::export::Limits::default();
     let body = otlp::json::to_protobuf(Signal::Traces, &json, &limits).unwrap();
