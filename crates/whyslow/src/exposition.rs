@@ -93,7 +93,7 @@ pub(crate) fn render(
         all
     };
     match format {
-        Format::Text => (stages.clone() + &text::plain(families)).into_bytes(),
+        Format::Text => (stages + &text::plain(families)).into_bytes(),
         Format::OpenMetrics => text::open_metrics(&all()).into_bytes(),
         Format::Protobuf => protobuf::delimited(&all(), created_unix_nano),
     }

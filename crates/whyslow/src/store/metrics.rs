@@ -118,61 +118,64 @@ impl Metrics {
 
     /// Families of one sample each.
     fn render_counts(&self, out: &mut String) {
-        let mut cell = |name: &str, kind: &str, help: &str, value: &AtomicU64| {
-            let value = value.load(Ordering::Relaxed);
-            out.push_str(&format!(
-                "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
-            ));
-        };
-        cell(
+        single(
+            out,
             "lake_commits_total",
             "counter",
             "Commits made.",
             &self.commits,
         );
-        cell(
+        single(
+            out,
             "lake_commit_failures_total",
             "counter",
             "Commits that failed; rows wait.",
             &self.commit_failures,
         );
-        cell(
+        single(
+            out,
             "lake_rows_lost_total",
             "counter",
             "What was accepted and could not be read as a row: an error of this program.",
             &self.rows_lost,
         );
-        cell(
+        single(
+            out,
             "lake_evidence_waiting",
             "gauge",
             "Kept requests that wait for GPU samples before their evidence is written.",
             &self.evidence_waiting,
         );
-        cell(
+        single(
+            out,
             "lake_evidence_incomplete",
             "gauge",
             "Kept requests whose evidence lacks GPU samples that may still come and complete it.",
             &self.evidence_incomplete,
         );
-        cell(
+        single(
+            out,
             "lake_calls_waiting",
             "gauge",
             "Calls that wait for an engine request of another trace before their row is written.",
             &self.calls_waiting,
         );
-        cell(
+        single(
+            out,
             "lake_batches_waiting",
             "gauge",
             "Participants of batches that are not written, because not all of them are known.",
             &self.batches_waiting,
         );
-        cell(
+        single(
+            out,
             "lake_batch_sightings_late_total",
             "counter",
             "What spans said of batches that were written before, or may have been.",
             &self.batch_sightings_late,
         );
-        cell(
+        single(
+            out,
             "lake_batch_sightings_untimed_total",
             "counter",
             "What spans said of batches at a time that cannot be.",
@@ -191,22 +194,27 @@ impl Metrics {
                 "lake_placements{{source=\"{source}\"}} {n_known}\n"
             ));
         }
-        for (name, help, value) in [
-            (
-                "lake_placement_devices_unnamed_total",
-                "Devices that the kubelet named as no GPU sample of the node does, at each report.",
-                &self.devices_unnamed,
-            ),
-            (
-                "lake_placements_refused_total",
-                "Placements of workers that are in no row, because too many are known that have not ended.",
-                &self.placements_refused,
-            ),
-        ] {
-            let value = value.load(Ordering::Relaxed);
-            out.push_str(&format!(
-                "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}\n"
-            ));
-        }
+        single(
+            out,
+            "lake_placement_devices_unnamed_total",
+            "counter",
+            "Devices that the kubelet named as no GPU sample of the node does, at each report.",
+            &self.devices_unnamed,
+        );
+        single(
+            out,
+            "lake_placements_refused_total",
+            "counter",
+            "Placements of workers that are in no row, because too many are known that have not ended.",
+            &self.placements_refused,
+        );
     }
+}
+
+/// A family of one sample.
+fn single(out: &mut String, name: &str, kind: &str, help: &str, value: &AtomicU64) {
+    let value = value.load(Ordering::Relaxed);
+    out.push_str(&format!(
+        "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n"
+    ));
 }
