@@ -71,9 +71,10 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
 
     let shown = show_all((&capture, &captured), &service, &grpc.to_string()).await;
     if shown.is_ok() {
+        let names = tables::all().map(|spec| spec.name).join(", ");
         say(&format!(
             "\nMore: whyslow sql --server http://{query} \"SELECT * FROM slow_requests\"\n\
-             Data: {tables} (Delta tables: spans, traces, requests, gpu_samples, engine_samples, placements, evidence)"
+             Data: {tables} (Delta tables: {names})"
         ))?;
         if args.stay {
             say("Running until ctrl-c.")?;

@@ -12,6 +12,10 @@ use crate::tests::support::config;
 
 const JSON: &str = "application/json";
 
+/// Runs until it is stopped, and has no row before its end: a limit on rows cannot end it.
+const ENDLESS: &str =
+    "SELECT count(*) FROM generate_series(1, 100000000000) AS a WHERE value % 7 = 3";
+
 /// Content type, address and body of a request; status, code and a part of the text of the answer.
 type Refusal<'a> = (&'a str, &'a str, &'a str, u16, &'a str, &'a str);
 
@@ -168,7 +172,6 @@ async fn refusals_have_a_status_a_stable_code_and_a_clear_text() {
 
 #[tokio::test]
 async fn limits_have_a_status_of_their_own() {
-    let endless = "SELECT count(*) FROM generate_series(1, 100000000000) AS a WHERE value % 7 = 3";
     let limited = Config {
         timeout: Duration::from_secs(1),
         statements_max: NonZeroUsize::MIN,
@@ -177,8 +180,8 @@ async fn limits_have_a_status_of_their_own() {
     };
     let served = served(&limited).await;
     let (first, second) = tokio::join!(
-        served.ask(json!({"sql": endless})),
-        served.ask(json!({"sql": endless}))
+        served.ask(json!({"sql": ENDLESS})),
+        served.ask(json!({"sql": ENDLESS}))
     );
     let mut statuses = [first.status.as_u16(), second.status.as_u16()];
     statuses.sort_unstable();
@@ -239,8 +242,8 @@ async fn a_client_that_leaves_frees_its_place() {
         ..config()
     };
     let served = served(&limited).await;
-    let endless = json!({"sql": "SELECT value FROM generate_series(1, 100000000000)"});
-    let left = tokio::time::timeout(Duration::from_millis(200), served.ask(endless)).await;
+    let left = served.ask(json!({"sql": ENDLESS}));
+    let left = tokio::time::timeout(Duration::from_millis(200), left).await;
     assert!(left.is_err());
     let reply = served.ask(json!({"sql": "SELECT 1 AS a"})).await;
     assert_eq!(reply.status, StatusCode::OK, "{}", reply.text());
