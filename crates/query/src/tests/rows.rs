@@ -181,3 +181,60 @@ async fn absent_values_do_not_top_a_list() {
             .await,
     );
 }
+
+/// C59: what is no number is stored as absent by the writer, so that it neither tops a list nor poisons a mean; of samples of
+/// GPUs and engines the mapping does the same (crate `tables`).
+#[tokio::test]
+async fn what_is_no_number_is_absent() {
+    let fixture = fixture(&config()).await;
+    let mut builder = tables::requests::RequestsBuilder::new();
+    let trace_id = otlp::TraceId::parse_hex("4bf92f3577b34da6a3ce929d0e0e4736").unwrap();
+    let span_id = otlp::SpanId::parse_hex("00f067aa0ba902b7").unwrap();
+    let values = [
+        Some(0.91),
+        Some(f64::NAN),
+        Some(0.40),
+        None,
+        Some(f64::INFINITY),
+        Some(f64::NEG_INFINITY),
+    ];
+    for (number, e2e_s) in (1_u64..).zip(values) {
+        let request = tables::requests::Request {
+            e2e_s,
+            tpot_s: e2e_s,
+            max_tokens: i64::try_from(number).ok(),
+            start_time_unix_nano: u64::try_from(NEW_YEAR).unwrap() + number,
+            ..tables::requests::Request::new(trace_id, span_id)
+        };
+        builder.append(&request).unwrap();
+    }
+    fixture.append("requests", 1, builder.finish());
+    for is_committed in [false, true] {
+        if is_committed {
+            fixture.commit("requests", 1).await;
+        }
+        for (sql, expected) in [
+            ("SELECT max_tokens FROM requests WHERE e2e_s = 0.91", "1"),
+            ("SELECT max(e2e_s) FROM requests", "0.91"),
+            ("SELECT min(e2e_s) FROM requests", "0.4"),
+            ("SELECT round(avg(e2e_s), 6) FROM requests", "0.655"),
+            (
+                "SELECT round(approx_percentile_cont(0.5) WITHIN GROUP (ORDER BY e2e_s), 6) FROM requests",
+                "0.655",
+            ),
+            (
+                "SELECT max_tokens FROM requests ORDER BY e2e_s DESC NULLS LAST LIMIT 1",
+                "1",
+            ),
+            ("SELECT count(*) FROM requests WHERE e2e_s > 2", "0"),
+            (
+                "SELECT count(*) FROM requests WHERE e2e_s IS NULL AND tpot_s IS NULL",
+                "4",
+            ),
+        ] {
+            let answer = fixture.ask(sql).await;
+            let value = answer.lines().nth(3).unwrap().trim_matches(['|', ' ']);
+            assert_eq!(value, expected, "{sql} (committed: {is_committed})");
+        }
+    }
+}

@@ -153,7 +153,7 @@ impl Row {
     }
 }
 
-fn column(data_type: &DataType, is_nullable: bool, cells: &[Cell]) -> ArrayRef {
+pub(super) fn column(data_type: &DataType, is_nullable: bool, cells: &[Cell]) -> ArrayRef {
     let ints = move || {
         cells.iter().map(move |cell| match cell {
             Cell::Int(value) => Some(*value),
