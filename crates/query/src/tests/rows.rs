@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use expect_test::expect;
 
-use super::support::{Cell, DAY, NEW_YEAR, SECOND, batch, config, fixture, numbered, row};
+use super::support::{
+    Cell, DAY, NEW_YEAR, SECOND, batch, config, fixture, fixture_in, numbered, row,
+};
 
 #[tokio::test]
 async fn committed_and_fresh_rows_are_in_the_answer_once() {
@@ -237,4 +239,76 @@ async fn what_is_no_number_is_absent() {
             assert_eq!(value, expected, "{sql} (committed: {is_committed})");
         }
     }
+}
+
+/// C56: files of a version that did not have a column yet, and files of one that has it. (A number never changes its type: the
+/// definition of a table owns it, so that whole and broken numbers cannot come into one column.)
+#[tokio::test]
+async fn files_of_an_older_version_have_null_in_new_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let location = lake::Location::parse(folder.path().to_str().unwrap()).unwrap();
+    let mut specs = tables::all();
+    let place = specs
+        .iter()
+        .position(|spec| spec.name == "requests")
+        .unwrap();
+    let newer = specs[place];
+    let columns = newer
+        .columns
+        .iter()
+        .map(|column| tables::Column { ..*column });
+    let columns = columns.filter(|column| !["k8s_pod_name", "quality"].contains(&column.name));
+    specs[place] = Box::leak(Box::new(tables::Spec {
+        columns: columns.collect::<Vec<_>>().leak(),
+        ..*newer
+    }));
+    let rows = |trace_id, cells: &[(&'static str, Cell)]| {
+        let cells = [&[("trace_id", Cell::Text(trace_id))], cells].concat();
+        batch("requests", &[row(NEW_YEAR, &cells)])
+    };
+    {
+        let older = lake::Lake::open(&location, &specs, lake::Mode::Create)
+            .await
+            .unwrap();
+        let all = rows("a", &[("e2e_s", Cell::Float(2.0))]);
+        let schema = specs[place].schema();
+        let indices: Vec<_> = schema
+            .fields()
+            .iter()
+            .map(|field| all.schema().index_of(field.name()).unwrap())
+            .collect();
+        let table = older.table("requests").unwrap();
+        table.append("test", 1, all.project(&indices).unwrap());
+        table.commit("test", 1).await.unwrap();
+    }
+    let reader = fixture_in(folder, lake::Mode::ReadOnly, &config()).await;
+    let sql = "SELECT count(*) FROM requests WHERE k8s_pod_name IS NULL AND quality IS NULL";
+    assert_eq!(
+        reader.number(sql).await,
+        1,
+        "before any writer of this version"
+    );
+
+    let fixture = fixture_in(reader.into_folder(), lake::Mode::Create, &config()).await;
+    let cells = [
+        ("e2e_s", Cell::Float(0.5)),
+        ("k8s_pod_name", Cell::Text("vllm-qwen-0")),
+    ];
+    fixture.append("requests", 2, rows("b", &cells));
+    fixture.commit("requests", 2).await;
+    expect![[r#"
+        +----------+-------+--------------+
+        | trace_id | e2e_s | k8s_pod_name |
+        +----------+-------+--------------+
+        | a        | 2.0   |              |
+        | b        | 0.5   | vllm-qwen-0  |
+        +----------+-------+--------------+"#]]
+    .assert_eq(
+        &fixture
+            .ask("SELECT trace_id, e2e_s, k8s_pod_name FROM requests ORDER BY trace_id")
+            .await,
+    );
+    assert_eq!(fixture.number(sql).await, 1);
+    let sql = "SELECT count(*) FROM requests WHERE k8s_pod_name = 'vllm-qwen-0' AND e2e_s < 1";
+    assert_eq!(fixture.number(sql).await, 1);
 }
