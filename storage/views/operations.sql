@@ -10,7 +10,7 @@
 --   attempts (attempts): how often it was tried; absent where no call is known
 --   failed_attempts (requests): requests and calls that did not end well
 --   outcome: how its last attempt ended
---   k8s_pod_names: pods of the engines, comma separated
+--   k8s_pod_names: pods of the engines, comma separated; absent where none is named
 --   operation_ttft_s (s): from its start to the first token that its caller got
 --   input_tokens (tokens): length of the prompt
 --   output_tokens (tokens): output that its caller got, all choices together
@@ -27,7 +27,8 @@ SELECT
     max(attempts) AS attempts,
     count(*) FILTER (WHERE outcome <> 'ok') AS failed_attempts,
     first_value(outcome ORDER BY superseded, start_time DESC) AS outcome,
-    array_to_string(array_sort(array_agg(DISTINCT k8s_pod_name) FILTER (WHERE position = 'engine')), ',') AS k8s_pod_names,
+    nullif(array_to_string(array_sort(array_agg(DISTINCT k8s_pod_name) FILTER (WHERE position = 'engine')), ','), '')
+        AS k8s_pod_names,
     min(operation_ttft_s) AS operation_ttft_s,
     sum(input_tokens) FILTER (WHERE NOT superseded AND coalesce(choice, 1) = 1) AS input_tokens,
     sum(output_tokens) FILTER (WHERE NOT superseded) AS output_tokens,

@@ -5,13 +5,24 @@
 //! readers refuse without need. The put is conditional: of two processes that create at once one
 //! wins, the other opens what it finds.
 //!
+//! A table of an older version of this program gets the columns that it lacks when it is opened for writing, in a version of
+//! the log of its own; its files stay as they are, and their rows have NULL there. Who only reads sees NULL without that. A
+//! column never changes its type, and one that may not be NULL is never added: such a table is refused.
+//!
 //! Properties: a checkpoint every [`CHECKPOINT_INTERVAL`] commits bounds what opening reads; the
 //! statistics columns are named, because the default (the first 32 columns) would make every commit
 //! and every reader carry numbers that prune nothing; log and tombstones are kept longer than the
 //! longest query or backup of this program, and no longer.
 
+use std::sync::Arc;
+
+use delta_kernel::committer::FileSystemCommitter;
+use delta_kernel::schema::StructField;
 use delta_kernel::table_features::ColumnMappingMode;
-use delta_kernel::{Snapshot, SnapshotRef};
+use delta_kernel::transaction::{
+    CommitResult, UpdateTableOperation, UpdateTableTransactionBuilder,
+};
+use delta_kernel::{KernelError, Snapshot, SnapshotRef};
 use futures::StreamExt as _;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt as _, PutMode};
@@ -20,6 +31,7 @@ use tables::PARTITION;
 use url::Url;
 use uuid::Uuid;
 
+use crate::attempts::{Attempt, Doubt, until_settled};
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::lake::Mode;
@@ -50,14 +62,58 @@ pub(crate) fn opened(
             }
         }
     }
-    let snapshot = Snapshot::builder_for(root.as_str())
+    until_settled(layout.name, &mut Doubt::default(), |doubt| {
+        let snapshot = newest(kernel, layout, root)?;
+        check(layout, &snapshot)?;
+        let missing = layout.missing(&snapshot.schema());
+        if missing.is_empty() || mode == Mode::ReadOnly {
+            return Ok(Attempt::Done(snapshot));
+        }
+        doubt.set();
+        add_columns(kernel, layout, &snapshot, missing)?;
+        // Whoever was first: the table has them now, or the next attempt adds what is still missing.
+        let snapshot = newest(kernel, layout, root)?;
+        Ok(if layout.missing(&snapshot.schema()).is_empty() {
+            Attempt::Done(snapshot)
+        } else {
+            Attempt::Lost
+        })
+    })
+}
+
+fn newest(kernel: &Kernel, layout: &Layout, root: &Url) -> Result<SnapshotRef> {
+    Snapshot::builder_for(root.as_str())
         .build(kernel.engine())
         .map_err(|source| Error::ReadLog {
             table: layout.name,
             source: Box::new(source),
-        })?;
-    check(layout, &snapshot)?;
-    Ok(snapshot)
+        })
+}
+
+/// Puts a version that has the missing columns, unless another writer puts one first.
+fn add_columns(
+    kernel: &Kernel,
+    layout: &Layout,
+    snapshot: &SnapshotRef,
+    missing: Vec<StructField>,
+) -> Result<()> {
+    let version = snapshot.version().saturating_add(1);
+    let failed = |source: KernelError| Error::CommitLog {
+        table: layout.name,
+        version,
+        source: Box::new(source),
+    };
+    let builder =
+        Arc::clone(snapshot).update_table(UpdateTableOperation::AlterTable, ENGINE_INFO, false);
+    let transaction = missing
+        .into_iter()
+        .fold(builder, UpdateTableTransactionBuilder::add_column)
+        .build(kernel.engine(), Box::new(FileSystemCommitter::new()))
+        .map_err(failed)?;
+    match transaction.commit(kernel.engine()).map_err(failed)? {
+        CommitResult::Committed(_) | CommitResult::Conflicted(_) => Ok(()),
+        CommitResult::Retryable(retryable) => Err(failed(retryable.error)),
+    }
 }
 
 /// Whether this crate can read and write the table as it is at `snapshot`.

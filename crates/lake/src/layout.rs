@@ -113,16 +113,20 @@ impl Layout {
         })
     }
 
-    /// Compares the stored table with the specification: every column must be there with its type.
-    /// Columns that the table has besides are left alone when they may be NULL: a newer version
-    /// added them.
+    /// Compares the stored table with the specification: every column must be there with its type, but for
+    /// [`Self::missing`] ones. Columns that the table has besides are left alone when they may be NULL: a newer
+    /// version added them.
     pub(crate) fn check_stored(&self, stored: &StructType) -> Result<()> {
         for field in self.delta_schema.fields() {
             let found = stored.field(field.name());
-            let is_equal = found.is_some_and(|found| {
-                found.data_type() == field.data_type() && found.is_nullable() == field.is_nullable()
-            });
-            if !is_equal {
+            let fits = match found {
+                Some(found) => {
+                    found.data_type() == field.data_type()
+                        && found.is_nullable() == field.is_nullable()
+                }
+                None => field.is_nullable(),
+            };
+            if !fits {
                 return Err(Error::SchemaMismatch {
                     table: self.name,
                     column: field.name().clone(),
@@ -143,6 +147,14 @@ impl Layout {
             }),
             None => Ok(()),
         }
+    }
+
+    /// Columns that an older version did not have; its rows have NULL in them.
+    pub(crate) fn missing(&self, stored: &StructType) -> Vec<StructField> {
+        let fields = self.delta_schema.fields();
+        let missing =
+            fields.filter(|field| field.is_nullable() && stored.field(field.name()).is_none());
+        missing.cloned().collect()
     }
 }
 

@@ -11,6 +11,8 @@
 //! | `catalog`, `views`, `naming` | the names that a statement may use: lake tables and the views of `storage/views` |
 //! | `pg_catalog` | what tools of Postgres ask about names and types, for statements that name it |
 //! | `profile` | chooses from the statement how files are read |
+//! | `time_bounds` | hands filters on times through groupings and windows, towards the files |
+//! | `cross_join` | keeps a rule of DataFusion from dropping join keys |
 //! | `scan`, `pruning`, `fresh` | one table: files that can hold an answer, and the fresh rows |
 //! | `session` | DataFusion state of one statement: memory, spill folder, settings |
 //! | `executor` | the threads that plan and execute |
@@ -55,7 +57,9 @@ mod naming;
 mod pg_catalog;
 mod views;
 
+mod cross_join;
 mod profile;
+mod time_bounds;
 
 mod fresh;
 mod pruning;

@@ -16,13 +16,16 @@ use datafusion::execution::object_store::{ObjectStoreRegistry, ObjectStoreUrl};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::ScalarUDF;
+use datafusion::optimizer::optimizer::{Optimizer, OptimizerRule};
 use datafusion::prelude::SessionConfig;
 use object_store::ObjectStore;
 use url::Url;
 
 use crate::catalog::{self, StatementCatalogs};
 use crate::config::Config;
+use crate::cross_join::SoundCrossJoin;
 use crate::profile::Profile;
+use crate::time_bounds::TimeBounds;
 
 /// The address under which plans find the lake. Any other address is unknown to the session.
 const STORE_ADDRESS: &str = "lake://tables";
@@ -80,6 +83,7 @@ impl Sessions {
             .with_aggregate_functions(SessionStateDefaults::default_aggregate_functions())
             .with_window_functions(SessionStateDefaults::default_window_functions())
             .with_table_function_list(SessionStateDefaults::default_table_functions())
+            .with_optimizer_rules(optimizer_rules())
             .build();
         Ok(Self {
             base,
@@ -132,6 +136,19 @@ pub(crate) fn set_profile(state: &mut SessionState, profile: Profile) {
     let options = state.config_mut().options_mut();
     options.execution.parquet.pushdown_filters = push_down;
     options.execution.parquet.reorder_filters = push_down;
+}
+
+/// DataFusion's rules, one of them kept from answering wrongly, and ours after them.
+fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let sound: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(SoundCrossJoin::default());
+    let mut rules = Optimizer::new().rules;
+    for rule in &mut rules {
+        if rule.name() == sound.name() {
+            *rule = Arc::clone(&sound);
+        }
+    }
+    rules.push(Arc::new(TimeBounds));
+    rules
 }
 
 fn scalar_functions() -> Vec<Arc<ScalarUDF>> {

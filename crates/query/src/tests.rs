@@ -5,5 +5,6 @@ mod hostile;
 mod limits;
 mod plans;
 mod rows;
+mod slt;
 pub(crate) mod support;
 mod views;

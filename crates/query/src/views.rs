@@ -46,6 +46,46 @@ pub const VIEWS: &[View] = &[
         name: "request_gpu_time",
         sql: include_str!("../../../storage/views/request_gpu_time.sql"),
     },
+    View {
+        name: "gpu_timeline",
+        sql: include_str!("../../../storage/views/gpu_timeline.sql"),
+    },
+    View {
+        name: "engine_timeline",
+        sql: include_str!("../../../storage/views/engine_timeline.sql"),
+    },
+    View {
+        name: "slo_compliance",
+        sql: include_str!("../../../storage/views/slo_compliance.sql"),
+    },
+    View {
+        name: "traffic_mix",
+        sql: include_str!("../../../storage/views/traffic_mix.sql"),
+    },
+    View {
+        name: "prefix_cache_drops",
+        sql: include_str!("../../../storage/views/prefix_cache_drops.sql"),
+    },
+    View {
+        name: "slowest_pods",
+        sql: include_str!("../../../storage/views/slowest_pods.sql"),
+    },
+    View {
+        name: "slowest_gpus",
+        sql: include_str!("../../../storage/views/slowest_gpus.sql"),
+    },
+    View {
+        name: "co_tenants",
+        sql: include_str!("../../../storage/views/co_tenants.sql"),
+    },
+    View {
+        name: "orphans",
+        sql: include_str!("../../../storage/views/orphans.sql"),
+    },
+    View {
+        name: "errors",
+        sql: include_str!("../../../storage/views/errors.sql"),
+    },
 ];
 
 /// A column as the head of a view's file documents it.

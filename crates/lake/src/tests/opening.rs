@@ -253,3 +253,80 @@ async fn a_lake_has_the_tables_that_were_asked_for() {
     );
     assert!(table.root_url().as_str().ends_with("/trips/"));
 }
+
+fn copied(column: &tables::Column) -> tables::Column {
+    tables::Column { ..*column }
+}
+
+/// The table `trips` as a later version of the program has it.
+fn with_column(added: tables::Column) -> &'static Spec {
+    let columns: Vec<tables::Column> = TRIPS.columns.iter().map(copied).chain([added]).collect();
+    Box::leak(Box::new(Spec {
+        name: TRIPS.name,
+        doc: TRIPS.doc,
+        columns: columns.leak(),
+        sort: TRIPS.sort,
+        bloom: TRIPS.bloom,
+        stats: TRIPS.stats,
+        retention_days: TRIPS.retention_days,
+    }))
+}
+
+/// C56, of a lake: old rows stay, new ones have the column, and who writes with the old version goes on.
+#[tokio::test]
+async fn a_table_gets_the_columns_of_a_newer_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let older = table_at(folder.path()).await;
+    older.append("a", 1, trips(0..5));
+    older.commit("a", 1).await.unwrap();
+
+    let location = Location::parse(folder.path().to_str().unwrap()).unwrap();
+    let newer = with_column(column("pod"));
+    let lake = Lake::open(&location, &[newer], Mode::ReadOnly)
+        .await
+        .unwrap();
+    let table = lake.table("trips").unwrap();
+    assert_eq!(
+        table.schema(),
+        newer.schema(),
+        "who only reads changes nothing"
+    );
+    assert_eq!(table.view().version, 1);
+
+    // Two that open at once add it once.
+    let specs = [newer];
+    let open = || Lake::open(&location, &specs, Mode::Create);
+    let (one, other) = tokio::join!(open(), open());
+    let (one, other) = (one.unwrap(), other.unwrap());
+    for lake in [&one, &other] {
+        assert_eq!(lake.table("trips").unwrap().view().version, 2);
+    }
+    let rows = trips(5..7);
+    let pod: arrow::array::ArrayRef = Arc::new(arrow::array::Int64Array::from(vec![7, 8]));
+    let columns = rows.columns().iter().cloned().chain([pod]).collect();
+    let rows = arrow::array::RecordBatch::try_new(newer.schema(), columns).unwrap();
+    let table = one.table("trips").unwrap();
+    table.append("b", 1, rows);
+    table.commit("b", 1).await.unwrap();
+    older.append("a", 2, trips(7..9));
+    older.commit("a", 2).await.unwrap();
+    assert_eq!(stored_ids(folder.path()).await, all_ids(9));
+}
+
+#[tokio::test]
+async fn a_column_that_may_not_be_null_is_not_added() {
+    let folder = tempfile::tempdir().unwrap();
+    table_at(folder.path()).await;
+    let location = Location::parse(folder.path().to_str().unwrap()).unwrap();
+    let newer = with_column(tables::Column {
+        nullable: false,
+        ..column("pod")
+    });
+    for mode in [Mode::Create, Mode::ReadOnly] {
+        let error = Lake::open(&location, &[newer], mode).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "column `pod` of the stored table `trips` is missing, this version expects long not null"
+        );
+    }
+}

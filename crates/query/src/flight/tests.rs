@@ -162,7 +162,7 @@ async fn names_types_and_abilities_are_listed() {
             .contains("public")
     );
     let wanted = CommandGetTables {
-        table_name_filter_pattern: Some("slow%".to_owned()),
+        table_name_filter_pattern: Some("slow_r%".to_owned()),
         include_schema: true,
         ..CommandGetTables::default()
     };

@@ -91,21 +91,31 @@ async fn the_catalog_shows_our_tables_and_views_only() {
         | table_name          | table_type |
         +---------------------+------------+
         | batches             | BASE TABLE |
+        | co_tenants          | VIEW       |
         | engine_samples      | BASE TABLE |
+        | engine_timeline     | VIEW       |
+        | errors              | VIEW       |
         | evidence            | BASE TABLE |
         | gpu_evidence        | VIEW       |
         | gpu_samples         | BASE TABLE |
+        | gpu_timeline        | VIEW       |
         | operations          | VIEW       |
+        | orphans             | VIEW       |
         | placement_intervals | VIEW       |
         | placements          | BASE TABLE |
+        | prefix_cache_drops  | VIEW       |
         | request_gpu_time    | VIEW       |
         | request_links       | VIEW       |
         | request_phases      | VIEW       |
         | requests            | BASE TABLE |
+        | slo_compliance      | VIEW       |
         | slow_requests       | VIEW       |
+        | slowest_gpus        | VIEW       |
+        | slowest_pods        | VIEW       |
         | spans               | BASE TABLE |
         | trace_timeline      | VIEW       |
         | traces              | BASE TABLE |
+        | traffic_mix         | VIEW       |
         +---------------------+------------+"#]]
     .assert_eq(&names);
     for sql in [

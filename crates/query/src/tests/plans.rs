@@ -1,13 +1,28 @@
 //! How a statement reads: which files, in which order, in which profile.
 
-use super::support::{DAY, Fixture, NEW_YEAR, batch, config, fixture, numbered};
+use super::support::{Cell, DAY, Fixture, NEW_YEAR, batch, config, fixture, numbered, row};
 
-/// Three days, a file each, and one fresh row.
+/// What tells a series of samples from others.
+const SERIES: [(&str, Cell); 2] = [
+    ("engine", Cell::Text("vllm")),
+    ("gpu_uuid", Cell::Text("GPU-a")),
+];
+
+/// Three days, a file each.
 async fn three_days(table: &str) -> Fixture {
+    three_days_of(table, &[]).await
+}
+
+/// The same, with more in each row than its id.
+async fn three_days_of(table: &str, cells: &[(&'static str, Cell)]) -> Fixture {
     let fixture = fixture(&config()).await;
     for day in 0..3 {
         let rows: Vec<_> = (0..4)
-            .map(|n| numbered(NEW_YEAR + day * DAY + n * 1_000_000, 1 + day * 4 + n))
+            .map(|n| {
+                let id = Cell::Owned(format!("{:032x}", 1 + day * 4 + n));
+                let cells = [&[("trace_id", id)], cells].concat();
+                row(NEW_YEAR + day * DAY + n * 1_000_000, &cells)
+            })
             .collect();
         fixture.append(table, day + 1, batch(table, &rows));
         fixture.commit(table, day + 1).await;
@@ -121,4 +136,140 @@ async fn strings_are_plain_in_every_answer() {
             assert!(!name.contains("View"), "{sql}: {} is {name}", field.name());
         }
     }
+}
+
+/// Files of tables that a statement reads, of three days each.
+async fn n_files_of(fixture: &Fixture, sql: &str) -> usize {
+    plan_of(fixture, sql).await.matches(".parquet").count()
+}
+
+/// Filters on windows and times reach the files through groupings, windows, joins and unions.
+#[tokio::test]
+async fn a_view_reads_the_files_of_the_time_that_is_asked_for() {
+    let requests = three_days_of("requests", &[("outcome", Cell::Text("error"))]).await;
+    for view in ["traffic_mix", "errors", "slo_compliance"] {
+        let sql = |condition: &str| format!("SELECT * FROM {view} WHERE {condition}");
+        for (condition, n_expected) in [
+            ("true", 3),
+            ("window_start > '2026-01-02T12:00:00Z'", 1),
+            ("window_start >= '2026-01-03'", 1),
+            ("window_start < '2026-01-01T12:00:00Z'", 1),
+            ("window_start = '2026-01-02T00:00:00Z'", 1),
+            ("window_start > now()", 0),
+            ("model = 'm' AND window_start > '2026-01-01T12:00:00Z'", 2),
+        ] {
+            let n_files = n_files_of(&requests, &sql(condition)).await;
+            assert_eq!(n_files, n_expected, "{view} {condition}");
+        }
+    }
+    // Read twice: pods, and their models.
+    let sql = "SELECT * FROM slowest_pods WHERE window_start > '2026-01-02T12:00:00Z'";
+    assert_eq!(n_files_of(&requests, sql).await, 2);
+    let answered = three_days_of("requests", &[("outcome", Cell::Text("ok"))]).await;
+    let sql = "SELECT * FROM orphans WHERE start_time > '2026-01-02T12:00:00Z'";
+    assert_eq!(n_files_of(&answered, sql).await, 1);
+
+    for (table, view, column) in [
+        ("gpu_samples", "gpu_timeline", "time"),
+        ("engine_samples", "engine_timeline", "time"),
+        ("engine_samples", "prefix_cache_drops", "window_start"),
+    ] {
+        let fixture = three_days_of(table, &SERIES).await;
+        let sql = format!("SELECT * FROM {view} WHERE {column} > '2026-01-02T12:00:00Z'");
+        assert_eq!(n_files_of(&fixture, &sql).await, 1, "{view}");
+        let sql = format!("SELECT * FROM {view} WHERE {column} >= '2026-01-03T00:00:00Z'");
+        let plan = plan_of(&fixture, &sql).await;
+        assert_eq!(plan.matches(".parquet").count(), 1, "{view}: {plan}");
+        let sql = format!("SELECT * FROM {view}");
+        assert_eq!(n_files_of(&fixture, &sql).await, 3, "{view}");
+    }
+    let fixture = three_days_of("gpu_samples", &SERIES).await;
+    for (condition, n_expected) in [("gpu_uuid = 'GPU-a'", 3), ("gpu_uuid = 'GPU-b'", 0)] {
+        let sql = format!("SELECT * FROM gpu_timeline WHERE {condition}");
+        assert_eq!(n_files_of(&fixture, &sql).await, n_expected, "{condition}");
+    }
+}
+
+/// What follows for times changes no answer: a frame that looks further than the filter still has its rows, and functions that
+/// look at more than their frame are left alone.
+#[tokio::test]
+async fn filters_above_windows_and_bins_keep_every_answer() {
+    let fixture = three_days("requests").await;
+    let hour = "RANGE BETWEEN INTERVAL '25 hours' PRECEDING AND INTERVAL '1 microsecond' FOLLOWING";
+    for (function, condition) in [
+        (
+            format!("count(*) OVER (ORDER BY start_time {hour})"),
+            "= '2026-01-02'",
+        ),
+        (
+            format!("first_value(trace_id) OVER (ORDER BY start_time {hour})"),
+            ">= '2026-01-02'",
+        ),
+        (
+            format!("count(*) OVER (ORDER BY start_time DESC {hour})"),
+            "< '2026-01-02'",
+        ),
+        (
+            "lag(trace_id) OVER (ORDER BY start_time)".to_owned(),
+            ">= '2026-01-02'",
+        ),
+        (
+            "row_number() OVER (ORDER BY start_time)".to_owned(),
+            ">= '2026-01-03'",
+        ),
+        (
+            "sum(1) OVER (ORDER BY start_time)".to_owned(),
+            ">= '2026-01-02'",
+        ),
+        (
+            "count(*) OVER (ORDER BY trace_id)".to_owned(),
+            ">= '2026-01-02'",
+        ),
+    ] {
+        let inner = format!("SELECT trace_id, start_time, {function} AS f FROM requests");
+        let asked = format!(
+            "SELECT trace_id, f FROM ({inner}) WHERE start_time {condition} ORDER BY trace_id"
+        );
+        // `random()` keeps the optimizer away from the filter.
+        let slow = format!(
+            "SELECT trace_id, f FROM ({inner}) WHERE CASE WHEN random() < 2 THEN start_time {condition} END ORDER BY trace_id"
+        );
+        assert_eq!(
+            fixture.ask(&asked).await,
+            fixture.ask(&slow).await,
+            "{function}"
+        );
+    }
+    for condition in [
+        "> '2026-01-02'",
+        "<= '2026-01-02'",
+        "= '2026-01-02'",
+        "< '2026-01-01T00:00:00.000001Z'",
+    ] {
+        let bins = "SELECT date_bin(INTERVAL '7 hours', start_time) AS bin, count(*) AS n FROM requests GROUP BY 1";
+        let asked = format!("SELECT * FROM ({bins}) WHERE bin {condition} ORDER BY bin");
+        let slow = format!(
+            "SELECT * FROM ({bins}) WHERE CASE WHEN random() < 2 THEN bin {condition} END ORDER BY bin"
+        );
+        assert_eq!(
+            fixture.ask(&asked).await,
+            fixture.ask(&slow).await,
+            "{condition}"
+        );
+    }
+}
+
+/// DataFusion 55.2 would drop the second key, whose one side is of two relations.
+#[tokio::test]
+async fn a_join_key_of_several_relations_is_kept() {
+    let fixture = three_days("requests").await;
+    let sql = "SELECT count(*) FROM requests AS a \
+         CROSS JOIN (VALUES (INTERVAL '1 day'), (INTERVAL '2 days')) AS later (days) \
+         JOIN requests AS b ON b.position = a.position AND b.date = a.date + later.days";
+    // Two pairs of days are one day apart, one pair two; four rows a day.
+    assert_eq!(fixture.number(sql).await, 3 * 16);
+    let sql = "SELECT count(*) FROM requests AS a \
+         JOIN requests AS b ON (a.model IS NOT DISTINCT FROM b.model) \
+         JOIN requests AS c ON c.trace_id = b.trace_id";
+    assert_eq!(fixture.number(sql).await, 12 * 12);
 }

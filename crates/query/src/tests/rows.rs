@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use expect_test::expect;
 
-use super::support::{Cell, DAY, NEW_YEAR, SECOND, batch, config, fixture, numbered, row};
+use super::support::{
+    Cell, DAY, NEW_YEAR, SECOND, batch, config, fixture, fixture_in, numbered, row,
+};
 
 #[tokio::test]
 async fn committed_and_fresh_rows_are_in_the_answer_once() {
@@ -180,4 +182,133 @@ async fn absent_values_do_not_top_a_list() {
             )
             .await,
     );
+}
+
+/// C59: what is no number is stored as absent by the writer, so that it neither tops a list nor poisons a mean; of samples of
+/// GPUs and engines the mapping does the same (crate `tables`).
+#[tokio::test]
+async fn what_is_no_number_is_absent() {
+    let fixture = fixture(&config()).await;
+    let mut builder = tables::requests::RequestsBuilder::new();
+    let trace_id = otlp::TraceId::parse_hex("4bf92f3577b34da6a3ce929d0e0e4736").unwrap();
+    let span_id = otlp::SpanId::parse_hex("00f067aa0ba902b7").unwrap();
+    let values = [
+        Some(0.91),
+        Some(f64::NAN),
+        Some(0.40),
+        None,
+        Some(f64::INFINITY),
+        Some(f64::NEG_INFINITY),
+    ];
+    for (number, e2e_s) in (1_u64..).zip(values) {
+        let request = tables::requests::Request {
+            e2e_s,
+            tpot_s: e2e_s,
+            max_tokens: i64::try_from(number).ok(),
+            start_time_unix_nano: u64::try_from(NEW_YEAR).unwrap() + number,
+            ..tables::requests::Request::new(trace_id, span_id)
+        };
+        builder.append(&request).unwrap();
+    }
+    fixture.append("requests", 1, builder.finish());
+    for is_committed in [false, true] {
+        if is_committed {
+            fixture.commit("requests", 1).await;
+        }
+        for (sql, expected) in [
+            ("SELECT max_tokens FROM requests WHERE e2e_s = 0.91", "1"),
+            ("SELECT max(e2e_s) FROM requests", "0.91"),
+            ("SELECT min(e2e_s) FROM requests", "0.4"),
+            ("SELECT round(avg(e2e_s), 6) FROM requests", "0.655"),
+            (
+                "SELECT round(approx_percentile_cont(0.5) WITHIN GROUP (ORDER BY e2e_s), 6) FROM requests",
+                "0.655",
+            ),
+            (
+                "SELECT max_tokens FROM requests ORDER BY e2e_s DESC NULLS LAST LIMIT 1",
+                "1",
+            ),
+            ("SELECT count(*) FROM requests WHERE e2e_s > 2", "0"),
+            (
+                "SELECT count(*) FROM requests WHERE e2e_s IS NULL AND tpot_s IS NULL",
+                "4",
+            ),
+        ] {
+            let answer = fixture.ask(sql).await;
+            let value = answer.lines().nth(3).unwrap().trim_matches(['|', ' ']);
+            assert_eq!(value, expected, "{sql} (committed: {is_committed})");
+        }
+    }
+}
+
+/// C56: files of a version that did not have a column yet, and files of one that has it. (A number never changes its type: the
+/// definition of a table owns it, so that whole and broken numbers cannot come into one column.)
+#[tokio::test]
+async fn files_of_an_older_version_have_null_in_new_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let location = lake::Location::parse(folder.path().to_str().unwrap()).unwrap();
+    let mut specs = tables::all();
+    let place = specs
+        .iter()
+        .position(|spec| spec.name == "requests")
+        .unwrap();
+    let newer = specs[place];
+    let columns = newer
+        .columns
+        .iter()
+        .map(|column| tables::Column { ..*column });
+    let columns = columns.filter(|column| !["k8s_pod_name", "quality"].contains(&column.name));
+    specs[place] = Box::leak(Box::new(tables::Spec {
+        columns: columns.collect::<Vec<_>>().leak(),
+        ..*newer
+    }));
+    let rows = |trace_id, cells: &[(&'static str, Cell)]| {
+        let cells = [&[("trace_id", Cell::Text(trace_id))], cells].concat();
+        batch("requests", &[row(NEW_YEAR, &cells)])
+    };
+    {
+        let older = lake::Lake::open(&location, &specs, lake::Mode::Create)
+            .await
+            .unwrap();
+        let all = rows("a", &[("e2e_s", Cell::Float(2.0))]);
+        let schema = specs[place].schema();
+        let indices: Vec<_> = schema
+            .fields()
+            .iter()
+            .map(|field| all.schema().index_of(field.name()).unwrap())
+            .collect();
+        let table = older.table("requests").unwrap();
+        table.append("test", 1, all.project(&indices).unwrap());
+        table.commit("test", 1).await.unwrap();
+    }
+    let reader = fixture_in(folder, lake::Mode::ReadOnly, &config()).await;
+    let sql = "SELECT count(*) FROM requests WHERE k8s_pod_name IS NULL AND quality IS NULL";
+    assert_eq!(
+        reader.number(sql).await,
+        1,
+        "before any writer of this version"
+    );
+
+    let fixture = fixture_in(reader.into_folder(), lake::Mode::Create, &config()).await;
+    let cells = [
+        ("e2e_s", Cell::Float(0.5)),
+        ("k8s_pod_name", Cell::Text("vllm-qwen-0")),
+    ];
+    fixture.append("requests", 2, rows("b", &cells));
+    fixture.commit("requests", 2).await;
+    expect![[r#"
+        +----------+-------+--------------+
+        | trace_id | e2e_s | k8s_pod_name |
+        +----------+-------+--------------+
+        | a        | 2.0   |              |
+        | b        | 0.5   | vllm-qwen-0  |
+        +----------+-------+--------------+"#]]
+    .assert_eq(
+        &fixture
+            .ask("SELECT trace_id, e2e_s, k8s_pod_name FROM requests ORDER BY trace_id")
+            .await,
+    );
+    assert_eq!(fixture.number(sql).await, 1);
+    let sql = "SELECT count(*) FROM requests WHERE k8s_pod_name = 'vllm-qwen-0' AND e2e_s < 1";
+    assert_eq!(fixture.number(sql).await, 1);
 }

@@ -21,7 +21,7 @@ pub(crate) const SECOND: i64 = 1_000_000_000;
 pub(crate) const DAY: i64 = 86_400 * SECOND;
 
 pub(crate) struct Fixture {
-    _folder: TempDir,
+    folder: TempDir,
     pub(crate) lake: Arc<Lake>,
     pub(crate) engine: Arc<Engine>,
 }
@@ -34,22 +34,28 @@ pub(crate) fn config() -> Config {
 }
 
 pub(crate) async fn fixture(config: &Config) -> Fixture {
-    let folder = tempfile::tempdir().unwrap();
+    fixture_in(tempfile::tempdir().unwrap(), Mode::Create, config).await
+}
+
+/// Over the tables of a folder.
+pub(crate) async fn fixture_in(folder: TempDir, mode: Mode, config: &Config) -> Fixture {
     let location = Location::parse(folder.path().to_str().unwrap()).unwrap();
-    let lake = Arc::new(
-        Lake::open(&location, &tables::all(), Mode::Create)
-            .await
-            .unwrap(),
-    );
+    let lake = Lake::open(&location, &tables::all(), mode).await;
+    let lake = Arc::new(lake.unwrap());
     let engine = Arc::new(Engine::new(Arc::clone(&lake), config).unwrap());
     Fixture {
-        _folder: folder,
+        folder,
         lake,
         engine,
     }
 }
 
 impl Fixture {
+    /// Closes everything, and gives the folder of the tables.
+    pub(crate) fn into_folder(self) -> TempDir {
+        self.folder
+    }
+
     pub(crate) fn append(&self, table: &str, sequence: i64, batch: RecordBatch) {
         self.lake
             .table(table)
@@ -153,7 +159,7 @@ impl Row {
     }
 }
 
-fn column(data_type: &DataType, is_nullable: bool, cells: &[Cell]) -> ArrayRef {
+pub(super) fn column(data_type: &DataType, is_nullable: bool, cells: &[Cell]) -> ArrayRef {
     let ints = move || {
         cells.iter().map(move |cell| match cell {
             Cell::Int(value) => Some(*value),
