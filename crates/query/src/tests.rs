@@ -4,6 +4,8 @@ pub(crate) mod attacks;
 mod hostile;
 mod limits;
 mod plans;
+mod reference;
 mod rows;
+pub(crate) mod statement_log;
 pub(crate) mod support;
 mod views;
