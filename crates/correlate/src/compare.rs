@@ -38,7 +38,7 @@ mod tests;
 
 pub use apart::{Apart, Slow, Trait};
 pub use changes::QUANTILES;
-pub use quantile::{Estimate, Interval, requests_needed};
+pub use quantile::{Estimate, Interval, requests_needed, weighted_quantile};
 pub use samples::{Failure, Latency, Sample, Samples, Side};
 
 use blocks::Blocks;

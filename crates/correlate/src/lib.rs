@@ -15,6 +15,9 @@
 //!
 //! [`explain()`] says why one request was slow; [`compare::compare`] what changed between two sides, and what is chance.
 //!
+//! [`buckets`] are those of every histogram of times; [`throttle_reasons`] and [`xid_name`] name what drivers report as
+//! numbers.
+//!
 //! Does no I/O, reads no clock, and does not know where rows come from or go.
 
 mod call;
@@ -36,6 +39,9 @@ pub mod compare;
 mod explain;
 mod join;
 mod throttle;
+mod xid;
+
+pub mod buckets;
 
 pub use batch::{
     BatchNames, BatchReader, BatchSource, BatchTimes, BatchWindow, ClosedBatches, SeenSpan,
@@ -61,6 +67,7 @@ pub use request_id::normalise as normalise_request_id;
 pub use stitch::{Answer, Stitching};
 pub use throttle::reasons as throttle_reasons;
 pub use trace::{main_request, mark_wrappers};
+pub use xid::name as xid_name;
 
 #[cfg(test)]
 mod tests;

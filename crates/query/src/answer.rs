@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::engine::Started;
 use crate::error::{Error, Phase, Result};
-use crate::metrics::{Outcome, Tally};
+use crate::metrics::Tally;
 use crate::stop::StopOnDrop;
 
 /// What the executing thread reports. The end is said aloud: a channel that just closes means that
@@ -38,8 +38,6 @@ pub struct Answer {
     deadline: Pin<Box<Sleep>>,
     timeout: Duration,
     rows_max: u64,
-    n_rows: u64,
-    is_truncated: bool,
     is_finished: bool,
 }
 
@@ -59,8 +57,6 @@ impl Answer {
             deadline,
             timeout,
             rows_max,
-            n_rows: 0,
-            is_truncated: false,
             is_finished: false,
         }
     }
@@ -72,7 +68,7 @@ impl Answer {
 
     /// Rows given so far.
     pub fn n_rows(&self) -> u64 {
-        self.n_rows
+        self.tally.rows().n_rows
     }
 
     /// Most rows that this answer may have.
@@ -82,7 +78,7 @@ impl Answer {
 
     /// Were there more rows than `rows_max`? Final once the stream has ended.
     pub fn is_truncated(&self) -> bool {
-        self.is_truncated
+        self.tally.rows().is_truncated
     }
 
     /// When its time is over.
@@ -97,9 +93,13 @@ impl Answer {
         Box::pin(RecordBatchStreamAdapter::new(schema, batches))
     }
 
-    fn finish(&mut self, outcome: Outcome) {
+    /// `None`: with all its rows, or as many as were wanted.
+    fn finish(&mut self, error: Option<&Error>) {
         self.is_finished = true;
-        self.tally.count(outcome);
+        match error {
+            Some(error) => self.tally.failed(error),
+            None => self.tally.answered(),
+        }
         // Stops the statement at once; a reader may keep the answer for its counts.
         self.stop.stop();
         self.produced.close();
@@ -122,16 +122,14 @@ impl Answer {
 
     /// The part of a batch that the row limit leaves; `None` if that is nothing.
     fn admit(&mut self, batch: RecordBatch) -> Option<RecordBatch> {
-        let rows_left = self.rows_max.saturating_sub(self.n_rows);
+        let rows_left = self.rows_max.saturating_sub(self.n_rows());
         let n_rows = batch.num_rows();
         let n_admitted = usize::try_from(rows_left).map_or(n_rows, |left| n_rows.min(left));
+        self.tally.add_rows(n_admitted);
         if n_admitted < n_rows {
-            self.is_truncated = true;
-            self.finish(Outcome::Answered);
+            self.tally.truncate();
+            self.finish(None);
         }
-        self.n_rows = self
-            .n_rows
-            .saturating_add(u64::try_from(n_admitted).unwrap_or(u64::MAX));
         match n_admitted {
             0 => None,
             n if n == n_rows => Some(batch),
@@ -147,8 +145,9 @@ impl Stream for Answer {
         let this = &mut *self;
         while !this.is_finished {
             if this.deadline.as_mut().poll(cx).is_ready() {
-                this.finish(Outcome::Limited);
-                return Poll::Ready(Some(Err(this.timed_out())));
+                let error = this.timed_out();
+                this.finish(Some(&error));
+                return Poll::Ready(Some(Err(error)));
             }
             match ready!(this.produced.poll_recv(cx)) {
                 Some(Produced::Batch(batch)) => {
@@ -158,14 +157,14 @@ impl Stream for Answer {
                 }
                 Some(Produced::Failed(error)) => {
                     let error = this.unless_over(error);
-                    this.finish(Outcome::of(&error));
+                    this.finish(Some(&error));
                     return Poll::Ready(Some(Err(error)));
                 }
-                Some(Produced::End) => this.finish(Outcome::Answered),
+                Some(Produced::End) => this.finish(None),
                 None => {
                     let phase = Phase::Streaming;
                     let error = this.unless_over(Error::Ended { phase });
-                    this.finish(Outcome::of(&error));
+                    this.finish(Some(&error));
                     return Poll::Ready(Some(Err(error)));
                 }
             }

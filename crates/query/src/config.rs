@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer};
 use transport::{Auth, ServerTls};
 
-use crate::{flight, postgres};
+use crate::{flight, postgres, statement_log};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -62,6 +62,8 @@ pub struct Config {
     /// Parquet footers and page indexes kept in memory, in MiB. Default 256: a wide `spans` file
     /// needs some 100 KiB.
     pub metadata_cache_mib: u64,
+    /// A line of the log for each statement.
+    pub statement_log: statement_log::Config,
 }
 
 impl Default for Config {
@@ -83,6 +85,7 @@ impl Default for Config {
             statement_kib: 1024,
             threads: None,
             metadata_cache_mib: 256,
+            statement_log: statement_log::Config::default(),
         }
     }
 }

@@ -26,13 +26,15 @@ use crate::catalog::StatementSchema;
 use crate::config::Config;
 use crate::error::{Error, Limits, Phase, Result};
 use crate::executor::Executor;
-use crate::metrics::{Metrics, Outcome, Tally};
+use crate::metrics::{Metrics, Tally};
 use crate::naming::{add_all_views, add_views};
 use crate::pg_catalog::PostgresCatalog;
 use crate::profile;
 use crate::question::{Described, Dialect, PARAMETERS_MAX, Question};
+use crate::reference;
 use crate::session::{self, Sessions};
 use crate::statement;
+use crate::statement_log::Line;
 use crate::stop::{StopOnDrop, stoppable};
 
 /// Batches between the executing thread and the reader. One is enough to keep both busy; more would
@@ -151,8 +153,8 @@ impl Engine {
     /// # Errors
     ///
     /// As [`Engine::answer`].
-    pub(crate) async fn ask(&self, question: Question) -> Result<Answer> {
-        let mut tally = Tally::new(Arc::clone(&self.metrics), question.entrance);
+    pub(crate) async fn ask(&self, mut question: Question) -> Result<Answer> {
+        let mut tally = self.tally(&mut question);
         let begun = self.begin(question).await;
         match begun {
             Ok((started, deadline, rows_max)) => {
@@ -160,10 +162,20 @@ impl Engine {
                 Ok(Answer::new(started, deadline, timeout, rows_max, tally))
             }
             Err(error) => {
-                tally.count(Outcome::of(&error));
+                tally.failed(&error);
                 Err(error)
             }
         }
+    }
+
+    fn tally(&self, question: &mut Question) -> Tally {
+        let line = Line::begin(self.config.statement_log, question);
+        Tally::new(Arc::clone(&self.metrics), question.entrance, line)
+    }
+
+    /// Counts a statement that a door has refused by itself.
+    pub(crate) fn refused(&self, mut question: Question, error: &Error) {
+        self.tally(&mut question).failed(error);
     }
 
     async fn begin(&self, question: Question) -> Result<(Started, Pin<Box<Sleep>>, u64)> {
@@ -177,12 +189,23 @@ impl Engine {
         Ok((started, deadline, rows_max))
     }
 
-    /// What an answer would look like, and what a statement leaves open. Takes a place like a statement.
+    /// What an answer would look like, and what a statement leaves open. Takes a place like a statement, and is counted as one
+    /// if it fails: then none follows.
     ///
     /// # Errors
     ///
     /// As [`Engine::answer`].
-    pub(crate) async fn describe(&self, question: Question) -> Result<Described> {
+    pub(crate) async fn describe(&self, mut question: Question) -> Result<Described> {
+        let mut tally = self.tally(&mut question);
+        let described = self.described(question).await;
+        match &described {
+            Ok(_) => tally.forget(),
+            Err(error) => tally.failed(error),
+        }
+        described
+    }
+
+    async fn described(&self, question: Question) -> Result<Described> {
         let mut deadline = Box::pin(tokio::time::sleep(self.config.timeout));
         let held = self.place(&question, &mut deadline).await?;
         let shared = Arc::clone(&self.shared);
@@ -204,6 +227,15 @@ impl Engine {
         let shared = Arc::clone(&self.shared);
         let listed = async move { shared.tables().await };
         self.planned(&mut deadline, listed.boxed()).await
+    }
+
+    /// Everything that can be asked, as Markdown: what `storage/README.md` says.
+    ///
+    /// # Errors
+    ///
+    /// A view that cannot be planned, or no time.
+    pub async fn reference(&self) -> Result<String> {
+        Ok(reference::page(&self.tables().await?))
     }
 
     /// Waits for a place.
@@ -365,9 +397,10 @@ impl Shared {
         let (sql, bytes_max) = (question.sql.as_str(), self.statement_bytes_max);
         let fault = |source| Error::from_datafusion(source, self.limits);
         let names = StatementSchema::new(&self.lake);
+        let said = question.said.as_deref();
         let (parsed, is_postgres) = match question.dialect {
-            Dialect::Own => (statement::parse(sql, bytes_max)?, false),
-            Dialect::Postgres => statement::parse_postgres(sql, bytes_max)?,
+            Dialect::Own => (statement::parse(sql, bytes_max, said)?, false),
+            Dialect::Postgres => statement::parse_postgres(sql, bytes_max, said)?,
         };
         let mut state = if is_postgres {
             let postgres = self.postgres(&names).await?;

@@ -171,6 +171,30 @@ impl std::fmt::Display for Phase {
 }
 
 impl Error {
+    /// Stable word for programs and logs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoStatement => "no_statement",
+            Self::SeveralStatements { .. } => "several_statements",
+            Self::NotReadOnly { .. } => "not_read_only",
+            Self::Syntax { .. } => "syntax",
+            Self::UnknownTable { .. } => "unknown_table",
+            Self::UnknownColumn { .. } => "unknown_column",
+            Self::Unanswerable { .. } => "unanswerable",
+            Self::TooLong { .. } => "too_long",
+            Self::TooComplex { .. } => "too_complex",
+            Self::OutOfMemory { .. } => "out_of_memory",
+            Self::TimedOut { .. } => "timed_out",
+            Self::Busy { .. } => "busy",
+            Self::BusyUser { .. } => "busy_user",
+            Self::Storage { .. } => "storage",
+            Self::Internal { .. }
+            | Self::Ended { .. }
+            | Self::Threads { .. }
+            | Self::View { .. } => "internal",
+        }
+    }
+
     /// Would another statement have succeeded?
     pub fn is_users_fault(&self) -> bool {
         match self {

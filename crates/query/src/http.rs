@@ -425,28 +425,27 @@ fn problem(code: &'static str, error: &dyn std::fmt::Display) -> Problem {
     }
 }
 
-/// The one place where errors of statements become statuses and codes. What only we can act on goes
+/// The one place where errors of statements become statuses. What only we can act on goes
 /// to the log.
 fn outward(error: &Error) -> (StatusCode, Problem) {
-    let (status, code) = match error {
-        Error::NoStatement => (StatusCode::BAD_REQUEST, "no_statement"),
-        Error::SeveralStatements { .. } => (StatusCode::BAD_REQUEST, "several_statements"),
-        Error::NotReadOnly { .. } => (StatusCode::BAD_REQUEST, "not_read_only"),
-        Error::Syntax { .. } => (StatusCode::BAD_REQUEST, "syntax"),
-        Error::UnknownTable { .. } => (StatusCode::BAD_REQUEST, "unknown_table"),
-        Error::UnknownColumn { .. } => (StatusCode::BAD_REQUEST, "unknown_column"),
-        Error::Unanswerable { .. } => (StatusCode::BAD_REQUEST, "unanswerable"),
-        Error::TooLong { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "too_long"),
-        Error::TooComplex { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "too_complex"),
-        Error::OutOfMemory { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "out_of_memory"),
-        Error::TimedOut { .. } => (StatusCode::GATEWAY_TIMEOUT, "timed_out"),
-        Error::Busy { .. } => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
-        Error::BusyUser { .. } => (StatusCode::TOO_MANY_REQUESTS, "busy_user"),
-        Error::Storage { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "storage"),
-        Error::Internal { .. }
+    let status = match error {
+        Error::NoStatement
+        | Error::SeveralStatements { .. }
+        | Error::NotReadOnly { .. }
+        | Error::Syntax { .. }
+        | Error::UnknownTable { .. }
+        | Error::UnknownColumn { .. }
+        | Error::Unanswerable { .. } => StatusCode::BAD_REQUEST,
+        Error::TooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+        Error::TooComplex { .. } | Error::OutOfMemory { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        Error::TimedOut { .. } => StatusCode::GATEWAY_TIMEOUT,
+        Error::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
+        Error::BusyUser { .. } => StatusCode::TOO_MANY_REQUESTS,
+        Error::Storage { .. }
+        | Error::Internal { .. }
         | Error::Ended { .. }
         | Error::Threads { .. }
-        | Error::View { .. } => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+        | Error::View { .. } => StatusCode::INTERNAL_SERVER_ERROR,
     };
     if status == StatusCode::INTERNAL_SERVER_ERROR {
         log_fault(error);
@@ -454,7 +453,7 @@ fn outward(error: &Error) -> (StatusCode, Problem) {
     (
         status,
         Problem {
-            code,
+            code: error.code(),
             message: error.explanation(),
         },
     )

@@ -8,7 +8,9 @@
 //! | [`config`] | names every limit |
 //! | `statement` | parses one statement, refuses what is not a query |
 //! | `question`, `asker` | one statement with who asks it, counted by `metrics` |
+//! | [`statement_log`] | on request, a line of the log for each, without the values in it |
 //! | `catalog`, `views`, `naming` | the names that a statement may use: lake tables and the views of `storage/views` |
+//! | `functions` | the functions of SQL that are ours |
 //! | `pg_catalog` | what tools of Postgres ask about names and types, for statements that name it |
 //! | `profile` | chooses from the statement how files are read |
 //! | `time_bounds` | hands filters on times through groupings and windows, towards the files |
@@ -51,8 +53,10 @@ mod stop;
 mod asker;
 mod metrics;
 mod question;
+pub mod statement_log;
 
 mod catalog;
+mod functions;
 mod naming;
 mod pg_catalog;
 mod views;

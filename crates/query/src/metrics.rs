@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Error;
+use crate::statement_log::{Line, Rows};
 
 /// Where a statement came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +58,7 @@ impl Outcome {
         Self::Stopped,
     ];
 
-    pub(crate) fn of(error: &Error) -> Self {
+    fn of(error: &Error) -> Self {
         if error.is_users_fault() {
             Self::Refused
         } else if error.is_limit() {
@@ -67,7 +68,8 @@ impl Outcome {
         }
     }
 
-    fn as_str(self) -> &'static str {
+    /// Its name in metrics and logs.
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Answered => "answered",
             Self::Refused => "refused",
@@ -114,34 +116,71 @@ impl Metrics {
     }
 }
 
-/// Counts one statement once: when it is known how it ended, and as stopped if it never is.
+/// Counts one statement once, and logs it if that is wished: when it is known how it ended, and as stopped if it never is.
 #[derive(Debug)]
 pub(crate) struct Tally {
     metrics: Arc<Metrics>,
     entrance: Entrance,
-    is_counted: bool,
+    line: Option<Line>,
+    rows: Rows,
+    is_over: bool,
 }
 
 impl Tally {
-    pub(crate) fn new(metrics: Arc<Metrics>, entrance: Entrance) -> Self {
+    pub(crate) fn new(metrics: Arc<Metrics>, entrance: Entrance, line: Option<Line>) -> Self {
         Self {
             metrics,
             entrance,
-            is_counted: false,
+            line,
+            rows: Rows::default(),
+            is_over: false,
         }
     }
 
-    pub(crate) fn count(&mut self, outcome: Outcome) {
-        if !self.is_counted {
-            self.is_counted = true;
-            self.metrics.count(self.entrance, outcome);
+    /// What went out so far.
+    pub(crate) fn rows(&self) -> Rows {
+        self.rows
+    }
+
+    /// Rows have gone out.
+    pub(crate) fn add_rows(&mut self, n_rows: usize) {
+        let n_rows = u64::try_from(n_rows).unwrap_or(u64::MAX);
+        self.rows.n_rows = self.rows.n_rows.saturating_add(n_rows);
+    }
+
+    /// There were more rows than were wanted.
+    pub(crate) fn truncate(&mut self) {
+        self.rows.is_truncated = true;
+    }
+
+    pub(crate) fn answered(&mut self) {
+        self.end(Outcome::Answered, None);
+    }
+
+    pub(crate) fn failed(&mut self, error: &Error) {
+        self.end(Outcome::of(error), Some(error));
+    }
+
+    /// It was a part of a statement that is counted by itself.
+    pub(crate) fn forget(mut self) {
+        self.is_over = true;
+    }
+
+    fn end(&mut self, outcome: Outcome, reason: Option<&Error>) {
+        if self.is_over {
+            return;
+        }
+        self.is_over = true;
+        self.metrics.count(self.entrance, outcome);
+        if let Some(line) = &self.line {
+            line.end(outcome, reason, self.rows);
         }
     }
 }
 
 impl Drop for Tally {
     fn drop(&mut self) {
-        self.count(Outcome::Stopped);
+        self.end(Outcome::Stopped, None);
     }
 }
 

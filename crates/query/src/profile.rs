@@ -25,7 +25,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
 
-use crate::pruning;
+use crate::{functions, pruning};
 
 /// How files are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +112,15 @@ impl Seen {
 fn fixes_key(condition: &Expr, keys: &HashSet<&str>) -> bool {
     let is_key =
         |expr: &Expr| matches!(expr, Expr::Column(column) if keys.contains(column.name.as_str()));
-    let is_literal = |expr: &Expr| matches!(expr, Expr::Literal(..));
+    // `trace_id = trace_hex('..')` is folded later.
+    let is_literal = |expr: &Expr| match expr {
+        Expr::Literal(..) => true,
+        Expr::ScalarFunction(call) => {
+            let is_folded = |argument: &Expr| matches!(argument, Expr::Literal(..));
+            !expr.is_volatile_node() && call.args.iter().all(is_folded)
+        }
+        _ => false,
+    };
     match condition {
         Expr::BinaryExpr(BinaryExpr {
             left,
@@ -132,9 +140,10 @@ fn looks_inside(condition: &Expr) -> DataFusionResult<bool> {
         let Expr::ScalarFunction(call) = expr else {
             return Ok(false);
         };
-        Ok(matches!(
+        let is_of_datafusion = matches!(
             call.name(),
             "get_field" | "map_extract" | "element_at" | "array_element" | "array_has" | "map_keys"
-        ))
+        );
+        Ok(is_of_datafusion || functions::looks_inside(call.name()))
     })
 }

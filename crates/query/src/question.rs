@@ -1,10 +1,13 @@
 //! A statement with everything that its asker decides.
 
+use std::sync::Arc;
+
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
 
 use crate::asker::Asker;
 use crate::metrics::Entrance;
+use crate::statement_log::Said;
 
 /// Most parameters of a statement; the number of them has 16 bits in the protocol of Postgres.
 pub(crate) const PARAMETERS_MAX: usize = 65_535;
@@ -30,6 +33,8 @@ pub(crate) struct Question {
     /// `None`: nobody to count statements for.
     pub(crate) asker: Option<Asker>,
     pub(crate) entrance: Entrance,
+    /// Where its text goes that may be logged; `None`: nowhere.
+    pub(crate) said: Option<Arc<Said>>,
 }
 
 impl Question {
@@ -41,6 +46,7 @@ impl Question {
             rows: None,
             asker: None,
             entrance: Entrance::Inside,
+            said: None,
         }
     }
 }

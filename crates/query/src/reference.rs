@@ -1,15 +1,23 @@
-//! What can be asked: every table, view and column, for `GET /v1/tables`.
+//! What can be asked: every table, view and function, for `GET /v1/tables` and for `storage/README.md`.
+//!
+//! Tables and functions are told by the definitions that make them, views by the heads of their files.
+
+mod page;
 
 use serde::Serialize;
 
 use crate::format::type_name;
+use crate::functions::{FAMILIES, Function};
 use crate::views::VIEWS;
 
-/// Every table and view.
+pub(crate) use page::page;
+
+/// Every table, view and function.
 #[derive(Debug, Serialize)]
 pub(crate) struct Reference {
     tables: Vec<Table>,
     views: Vec<Table>,
+    functions: Vec<Told>,
 }
 
 #[derive(Debug, Serialize)]
@@ -31,6 +39,22 @@ struct Column {
     #[serde(skip_serializing_if = "Option::is_none")]
     unit: Option<String>,
     doc: String,
+}
+
+/// A function of ours; those of DataFusion are documented there.
+#[derive(Debug, Serialize)]
+struct Told {
+    name: &'static str,
+    /// `scalar`: a value per row, `aggregate`: a value per group.
+    kind: &'static str,
+    family: &'static str,
+    signature: String,
+    r#type: String,
+    doc: &'static str,
+    /// When it gives NULL.
+    null: &'static str,
+    example: &'static str,
+    gives: &'static str,
 }
 
 /// Everything that a statement can name, from the same definitions that make the tables.
@@ -60,6 +84,33 @@ pub(crate) fn tables() -> Reference {
     Reference {
         tables: tables.collect(),
         views: views.collect(),
+        functions: functions(),
+    }
+}
+
+fn functions() -> Vec<Told> {
+    let told = |family: &'static str, function: &Function| Told {
+        name: function.name,
+        kind: kind(function),
+        family,
+        signature: function.signature(),
+        r#type: type_name(&function.returns()),
+        doc: function.doc,
+        null: function.null,
+        example: function.example,
+        gives: function.gives,
+    };
+    let families = FAMILIES.iter().flat_map(|(family, functions)| {
+        functions.iter().map(move |function| told(family, function))
+    });
+    families.collect()
+}
+
+fn kind(function: &Function) -> &'static str {
+    if function.is_aggregate() {
+        "aggregate"
+    } else {
+        "scalar"
     }
 }
 

@@ -15,7 +15,7 @@ use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::object_store::{ObjectStoreRegistry, ObjectStoreUrl};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::logical_expr::ScalarUDF;
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use datafusion::optimizer::optimizer::{Optimizer, OptimizerRule};
 use datafusion::prelude::SessionConfig;
 use object_store::ObjectStore;
@@ -24,6 +24,7 @@ use url::Url;
 use crate::catalog::{self, StatementCatalogs};
 use crate::config::Config;
 use crate::cross_join::SoundCrossJoin;
+use crate::functions;
 use crate::profile::Profile;
 use crate::time_bounds::TimeBounds;
 
@@ -80,7 +81,7 @@ impl Sessions {
             .with_expr_planners(SessionStateDefaults::default_expr_planners())
             .with_scalar_functions(scalar_functions())
             .with_higher_order_functions(SessionStateDefaults::default_higher_order_functions())
-            .with_aggregate_functions(SessionStateDefaults::default_aggregate_functions())
+            .with_aggregate_functions(aggregate_functions())
             .with_window_functions(SessionStateDefaults::default_window_functions())
             .with_table_function_list(SessionStateDefaults::default_table_functions())
             .with_optimizer_rules(optimizer_rules())
@@ -154,6 +155,13 @@ fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 fn scalar_functions() -> Vec<Arc<ScalarUDF>> {
     let mut functions = SessionStateDefaults::default_scalar_functions();
     functions.retain(|function| !UNBOUNDED_FUNCTIONS.contains(&function.name()));
+    functions.extend(functions::scalars());
+    functions
+}
+
+fn aggregate_functions() -> Vec<Arc<AggregateUDF>> {
+    let mut functions = SessionStateDefaults::default_aggregate_functions();
+    functions.extend(functions::aggregates());
     functions
 }
 

@@ -19,6 +19,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 
 use crate::error::{Error, Result};
+use crate::statement_log::Said;
 
 /// Words and operators of one statement. Leaves 32 KiB of [`crate::executor::STACK_BYTES`] for each
 /// level of the deepest tree; planning time grows with the square of its depth.
@@ -27,8 +28,8 @@ pub(crate) const OPERATORS_MAX: usize = 2_048;
 /// Levels of nested parentheses, subqueries and function calls.
 pub(crate) const NESTING_MAX: usize = 128;
 
-/// Parses a text that must hold exactly one query.
-pub(crate) fn parse(sql: &str, bytes_max: usize) -> Result<Statement> {
+/// Parses a text that must hold exactly one query. What was understood may be logged.
+pub(crate) fn parse(sql: &str, bytes_max: usize, said: Option<&Said>) -> Result<Statement> {
     let dialect = GenericDialect {};
     let tokens = tokens(sql, bytes_max, &dialect)?;
     let keyword = first_word(&tokens);
@@ -40,28 +41,47 @@ pub(crate) fn parse(sql: &str, bytes_max: usize) -> Result<Statement> {
         .map_err(|source| Error::Syntax {
             source: Box::new(source),
         })?;
+    understood(sql, &dialect, &statements, said);
     only_query(statements, keyword)
 }
 
 /// The same for a client of Postgres, and whether the text is about its catalog. Such a text is read as Postgres reads
 /// it, and its tables and functions are there; any other is read as everywhere here, so that a statement means the
 /// same at every door.
-pub(crate) fn parse_postgres(sql: &str, bytes_max: usize) -> Result<(Statement, bool)> {
-    let Ok(tokens) = tokens(sql, bytes_max, &PostgreSqlDialect {}) else {
-        return Ok((parse(sql, bytes_max)?, false));
+pub(crate) fn parse_postgres(
+    sql: &str,
+    bytes_max: usize,
+    said: Option<&Said>,
+) -> Result<(Statement, bool)> {
+    let dialect = PostgreSqlDialect {};
+    let Ok(tokens) = tokens(sql, bytes_max, &dialect) else {
+        return Ok((parse(sql, bytes_max, said)?, false));
     };
     if !tokens.iter().any(|token| is_of_postgres(&token.token)) {
-        return Ok((parse(sql, bytes_max)?, false));
+        return Ok((parse(sql, bytes_max, said)?, false));
     }
     let keyword = first_word(&tokens);
     if keyword == "SHOW" || keyword == "DESCRIBE" {
-        return Ok((parse(sql, bytes_max)?, false));
+        return Ok((parse(sql, bytes_max, said)?, false));
     }
     let parsed = PARSER.parse(sql).map_err(syntax)?;
     let statements = parsed
         .into_iter()
-        .map(|statement| Statement::Statement(Box::new(statement)));
-    Ok((only_query(statements.collect(), keyword)?, true))
+        .map(|statement| Statement::Statement(Box::new(statement)))
+        .collect();
+    understood(sql, &dialect, &statements, said);
+    Ok((only_query(statements, keyword)?, true))
+}
+
+fn understood(
+    sql: &str,
+    dialect: &dyn Dialect,
+    statements: &VecDeque<Statement>,
+    said: Option<&Said>,
+) {
+    if let Some(said) = said {
+        said.understood(sql, dialect, statements.iter().all(is_read_only));
+    }
 }
 
 /// Rewrites what tools of Postgres send into what DataFusion understands. Building it reads its patterns.
@@ -210,7 +230,7 @@ mod tests {
     const BYTES_MAX: usize = 1024 * 1024;
 
     fn check(sql: &str, expected: &str) {
-        let got = match parse(sql, BYTES_MAX) {
+        let got = match parse(sql, BYTES_MAX, None) {
             Ok(_) => "ok".to_owned(),
             Err(error) => error.explanation(),
         };
@@ -286,14 +306,14 @@ mod tests {
             ("SELECT 'open", "not valid SQL"),
         ] {
             check(sql, expected);
-            assert!(parse(sql, BYTES_MAX).is_err(), "{sql}");
+            assert!(parse(sql, BYTES_MAX, None).is_err(), "{sql}");
         }
     }
 
     #[test]
     fn length_and_depth_have_limits_that_lists_do_not_meet() {
         assert!(matches!(
-            parse("SELECT 1", 7),
+            parse("SELECT 1", 7, None),
             Err(Error::TooLong {
                 n_bytes: 8,
                 bytes_max: 7

@@ -136,16 +136,33 @@ pub(super) fn quantile(
 
 /// The quantile of sorted items with weights.
 pub(super) fn weighted_at(items: &[Item], weight: f64, p: f64) -> Option<f64> {
+    weighted_quantile(
+        items.iter().map(|item| (item.value, item.weight)),
+        weight,
+        p,
+    )
+}
+
+/// The quantile of values with positive weights, sorted by value: the first up to which there is a share `p` of `weight`,
+/// the sum of all weights. `None` of no values.
+#[must_use]
+pub fn weighted_quantile(
+    sorted: impl IntoIterator<Item = (f64, f64)>,
+    weight: f64,
+    p: f64,
+) -> Option<f64> {
     // Sums of weights are not exact; equal weights must find the rank that counting finds.
     let wanted = weight * p * (1.0 - 1e-12);
     let mut sum = 0.0;
-    for item in items {
-        sum += item.weight;
+    let mut last = None;
+    for (value, weight) in sorted {
+        sum += weight;
+        last = Some(value);
         if sum >= wanted {
-            return Some(item.value);
+            break;
         }
     }
-    items.last().map(|item| item.value)
+    last
 }
 
 /// A share of one side, of hits and totals by block, which may be weighted, of so many requests; `None` of nothing.

@@ -16,6 +16,7 @@ use transport::{Alpn, Auth, Authenticators, BearerTokenAuth, Door, HandshakeFail
 use super::serve;
 use crate::metrics::Connections;
 use crate::tests::attacks::{N_SPANS, attack, fill, tight};
+use crate::tests::statement_log::{Log, ON, leak, logged};
 use crate::tests::support::{Fixture, config, fixture};
 
 const TOKEN: &str = "a-token-of-a-reader";
@@ -203,8 +204,8 @@ async fn what_would_change_something_is_refused() {
     assert_eq!(ask(&mut client, "SELECT 1").await.unwrap()[0].num_rows(), 1);
 }
 
-#[tokio::test]
-async fn every_call_needs_a_token_and_the_handshake_gives_one_for_a_password() {
+/// A door that asks for [`TOKEN`].
+fn guarded() -> Door {
     let settings = BearerTokenAuth {
         token: Secret::new(TOKEN),
         ..BearerTokenAuth::default()
@@ -213,8 +214,12 @@ async fn every_call_needs_a_token_and_the_handshake_gives_one_for_a_password() {
     let auth = Auth {
         authenticator: "bearertokenauth".to_owned(),
     };
-    let door = Door::open("flight_sql", None, Some(&auth), &known, Alpn::Http2).unwrap();
-    let served = listen(fixture(&config()).await, door).await;
+    Door::open("flight_sql", None, Some(&auth), &known, Alpn::Http2).unwrap()
+}
+
+#[tokio::test]
+async fn every_call_needs_a_token_and_the_handshake_gives_one_for_a_password() {
+    let served = listen(fixture(&config()).await, guarded()).await;
     let mut client = connect(served.address).await;
     for token in [None, Some("wrong")] {
         if let Some(token) = token {
@@ -256,4 +261,25 @@ async fn attacks_are_refused_or_stopped_and_a_neighbour_is_answered() {
         }
     })
     .await;
+}
+
+/// The token of the caller is in no line either.
+#[tokio::test]
+async fn no_value_leaves_by_the_log_of_statements() {
+    let log = Log::new();
+    let served = listen(fixture(&logged(ON)).await, guarded()).await;
+    let mut client = connect(served.address).await;
+    client.handshake("anybody", TOKEN).await.unwrap();
+    leak("flight_sql", &log, |sql| {
+        let mut client = client.clone();
+        async move {
+            let batches = ask(&mut client, &sql).await?;
+            let n_rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+            Ok(u64::try_from(n_rows).unwrap())
+        }
+    })
+    .await;
+    let lines = log.statements();
+    assert_eq!(lines[0]["user"], "the token number 1");
+    log.assert_without(&[TOKEN]);
 }

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod refusals;
+mod statement_log;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -285,6 +286,19 @@ async fn tables_are_listed_with_units_and_meaning() {
             .as_str()
             .unwrap()
             .starts_with("SELECT")
+    );
+    let functions = body["functions"].as_array().unwrap();
+    let told = functions
+        .iter()
+        .find(|function| function["name"] == "weighted_quantile")
+        .unwrap();
+    assert_eq!(
+        (&told["kind"], &told["type"], &told["signature"]),
+        (
+            &json!("aggregate"),
+            &json!("float64"),
+            &json!("weighted_quantile(value DOUBLE, weight DOUBLE, q DOUBLE)")
+        )
     );
     drop(served.fixture);
 }

@@ -242,14 +242,13 @@ impl Connection {
     }
 
     async fn statements_of(&mut self, text: &str) -> Result<(), Fault> {
-        let statements = noise::read(text)?;
+        let statements = self.read(text)?;
         let queries = statements
             .iter()
             .filter(|said| matches!(said, Said::Query { .. }));
         let n_statements = queries.count();
         if n_statements > 1 {
-            let error = Error::SeveralStatements { n_statements };
-            return Err(Fault::Statement(Problem::from(&error)));
+            return Err(Fault::Statement(self.several(text, n_statements)));
         }
         for said in statements {
             self.check_transaction(&said)?;
@@ -266,6 +265,27 @@ impl Connection {
             }
         }
         Ok(())
+    }
+
+    /// The statements of a text, none of which may change anything.
+    pub(super) fn read(&self, text: &str) -> Result<Vec<Said>, Problem> {
+        noise::read(text).inspect_err(|_| {
+            // The door knows what; which of the words it was is in its answer.
+            let keyword = String::new();
+            self.refused(text, &Error::NotReadOnly { keyword });
+        })
+    }
+
+    /// Refuses more than one statement for the engine in one text.
+    pub(super) fn several(&self, text: &str, n_statements: usize) -> Problem {
+        let error = Error::SeveralStatements { n_statements };
+        self.refused(text, &error);
+        Problem::from(&error)
+    }
+
+    fn refused(&self, text: &str, error: &Error) {
+        let question = self.question(text.to_owned(), Vec::new());
+        self.shared.engine.refused(question, error);
     }
 
     /// In a transaction that has failed, only its end is possible.

@@ -11,7 +11,7 @@ use pgwire::messages::response::CommandComplete;
 use tokio::sync::OnceCell;
 
 use super::connection::{Connection, Fault, shown_as};
-use super::noise::{self, Noise, Said};
+use super::noise::{Noise, Said};
 use super::parameters;
 use super::portal::{Running, Step};
 use super::problem::Problem;
@@ -54,14 +54,12 @@ pub(super) enum State {
 
 impl Connection {
     pub(super) fn parse(&mut self, name: String, sql: &str, types: Vec<u32>) -> Result<(), Fault> {
-        let mut statements = noise::read(sql)?;
+        let mut statements = self.read(sql)?;
         let said = match (statements.pop(), statements.len()) {
             (Some(said), 0) => said,
             (None, _) => Said::Noise(Noise::Empty),
             (Some(_), others) => {
-                let n_statements = others + 1;
-                let error = Error::SeveralStatements { n_statements };
-                return Err(Fault::Statement(Problem::from(&error)));
+                return Err(Fault::Statement(self.several(sql, others + 1)));
             }
         };
         if !name.is_empty() && self.statements.contains_key(&name) {

@@ -5,4 +5,5 @@ mod bytes;
 mod client;
 mod proof;
 mod protocol;
+mod statement_log;
 mod tools;

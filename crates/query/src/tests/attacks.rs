@@ -158,6 +158,22 @@ pub(crate) const ATTACKS: &[(Must, &str)] = &[
         Survive,
         "SELECT * FROM generate_series(1, 100000000) AS t(v)",
     ),
+    (
+        Survive,
+        "SELECT weighted_quantile(v, v, 0.5) FROM generate_series(1, 200000000) AS t(v)",
+    ),
+    (
+        Survive,
+        "SELECT weighted_quantile(v, v, 0.5), latency_histogram(v) FROM generate_series(1, 100000000) AS t(v) GROUP BY v % 100",
+    ),
+    (
+        Survive,
+        "SELECT histogram_merge(h) FROM (SELECT latency_histogram(v) AS h FROM generate_series(1, 100000000) AS t(v) GROUP BY v % 100)",
+    ),
+    (
+        Survive,
+        "SELECT count(attr(MAP {'a': t.v::VARCHAR}, t.v::VARCHAR)) FROM generate_series(1, 100000000) AS t(v)",
+    ),
 ];
 
 /// Limits that are met soon.

@@ -108,6 +108,24 @@ async fn a_needle_is_filtered_inside_the_reader() {
         "bloom filters are asked: {plan}"
     );
 
+    // The id as it was pasted, which is a constant all the same.
+    let pasted =
+        "SELECT name FROM spans WHERE trace_id = trace_hex('00000000-0000-0000-0000-000000000005')";
+    assert_eq!(
+        plan_of(&fixture, pasted).await.matches(id).count(),
+        plan.matches(id).count(),
+        "the same plan"
+    );
+    let plan = plan_of(&fixture, pasted).await;
+    assert!(!plan.contains("FilterExec"), "{plan}");
+
+    let deep = "SELECT name FROM spans WHERE attr(attributes, 'a') = 'b' ORDER BY minute LIMIT 5";
+    let plan = plan_of(&fixture, deep).await;
+    assert!(
+        plan.contains("FilterExec"),
+        "maps are not filtered in the reader: {plan}"
+    );
+
     let scan = "SELECT kind, count(*) FROM spans WHERE duration_ns > 5 GROUP BY kind";
     let plan = plan_of(&fixture, scan).await;
     assert!(plan.contains("FilterExec"), "{plan}");

@@ -3,10 +3,11 @@
 //! The numbers of the fields are those of `client_model`'s `metrics.proto`. A histogram has its classic and its native buckets:
 //! a scraper takes what it is set up for.
 
+use correlate::buckets::{SCHEMA, ZERO_THRESHOLD};
 use prost::Message as _;
 
 use super::{Family, Kind, Series, Value};
-use crate::measured::histogram::{Exemplar, Histogram, SCHEMA, ZERO_THRESHOLD};
+use crate::measured::histogram::{Exemplar, Histogram};
 
 pub(super) fn delimited(families: &[Family], created_unix_nano: u64) -> Vec<u8> {
     let created = timestamp(created_unix_nano);

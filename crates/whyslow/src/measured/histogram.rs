@@ -1,30 +1,17 @@
 //! A histogram of times with two kinds of buckets from one count.
 //!
-//! *Native* buckets grow by a factor of 2^(1/8) (Prometheus's schema 3: a quantile is off by 4.5 % at most); only those with
-//! a count exist. *Classic* buckets end at powers of two from about a millisecond to 17 minutes: each such bound is also the
-//! end of a native bucket, so that their counts are exact sums.
+//! *Native* buckets are those of [`correlate::buckets`]; only those with a count exist. *Classic* buckets end at powers of two
+//! from about a millisecond to 17 minutes: each such bound is also the end of a native bucket, so that their counts are exact
+//! sums.
 //!
 //! # Limits
 //!
-//! From 122 us (what is shorter is in the zero bucket) to 12 days (what is longer is in the last bucket): 264 buckets at most.
-//! One exemplar per classic bucket, the newest.
+//! Those of the native buckets. One exemplar per classic bucket, the newest.
 
 use std::collections::BTreeMap;
 
+use correlate::buckets::{PER_DOUBLING, ZERO, bucket};
 use otlp::TraceId;
-
-/// Prometheus's number of the resolution.
-pub(crate) const SCHEMA: i32 = 3;
-
-/// What is not longer is in the zero bucket.
-pub(crate) const ZERO_THRESHOLD: f64 = 1.0 / 8_192.0;
-
-/// Buckets per doubling.
-const PER_DOUBLING: i32 = 1 << SCHEMA;
-
-/// The first and last native bucket: number `i` holds what is at most 2^(i/8) and more than the bound before it.
-const FIRST: i32 = -13 * PER_DOUBLING + 1;
-const LAST: i32 = 20 * PER_DOUBLING;
 
 /// Bounds of the classic buckets: 2 to the power of these.
 const CLASSIC: std::ops::RangeInclusive<i32> = -10..=10;
@@ -70,14 +57,13 @@ pub(crate) struct Bucket<'a> {
 impl Histogram {
     /// Counts a time; `kept` names the request's trace where it is kept. What is no time is not counted.
     pub(super) fn add(&mut self, seconds: f64, kept: Option<(TraceId, u64)>) {
-        if !(seconds >= 0.0 && seconds.is_finite()) {
+        let Some(idx) = bucket(seconds) else {
             return;
-        }
-        let power = if seconds <= ZERO_THRESHOLD {
+        };
+        let power = if idx == ZERO {
             self.n_zero = self.n_zero.saturating_add(1);
             *CLASSIC.start()
         } else {
-            let idx = number(seconds).clamp(FIRST, LAST);
             let count = self.native.entry(idx).or_default();
             *count = count.saturating_add(1);
             let power = idx.div_euclid(PER_DOUBLING) + i32::from(idx.rem_euclid(PER_DOUBLING) > 0);
@@ -141,27 +127,4 @@ impl Histogram {
             exemplar: self.exemplars.get(&(*CLASSIC.end() + 1)),
         }))
     }
-}
-
-/// The native bucket of a positive time.
-fn number(seconds: f64) -> i32 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a logarithm of a finite positive number is small"
-    )]
-    let mut idx = (seconds.log2() * f64::from(PER_DOUBLING)).ceil() as i32;
-    // The logarithm may be rounded across a bound.
-    while seconds <= bound(idx - 1) {
-        idx -= 1;
-    }
-    while seconds > bound(idx) {
-        idx += 1;
-    }
-    idx
-}
-
-/// The upper bound of a native bucket.
-pub(super) fn bound(idx: i32) -> f64 {
-    let part = f64::from(idx.rem_euclid(PER_DOUBLING)) / f64::from(PER_DOUBLING);
-    part.exp2() * 2_f64.powi(idx.div_euclid(PER_DOUBLING))
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use correlate::buckets::{ZERO_THRESHOLD, bound};
 use otlp::{SpanId, TraceId};
 use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
 use tables::requests::{Outcome, Position, Request};
 
-use super::histogram::{Histogram, ZERO_THRESHOLD, bound};
+use super::histogram::Histogram;
 use super::{Measured, OTHER};
 use crate::config::{Slo, parse};
 use crate::exposition::{Format, Value, render};
