@@ -11,7 +11,7 @@
 //! | `catalog`, `views`, `naming` | the names that a statement may use: lake tables and the views of `storage/views` |
 //! | `pg_catalog` | what tools of Postgres ask about names and types, for statements that name it |
 //! | `profile` | chooses from the statement how files are read |
-//! | `scan`, `pruning`, `fresh` | one table: files that can hold an answer, and the fresh rows |
+//! | `scan`, `pruning`, `id_index`, `fresh` | one table: files that can hold an answer, and the fresh rows |
 //! | `session` | DataFusion state of one statement: memory, spill folder, settings |
 //! | `executor` | the threads that plan and execute |
 //! | [`Engine`] | the route as one function |
@@ -58,6 +58,7 @@ mod views;
 mod profile;
 
 mod fresh;
+mod id_index;
 mod pruning;
 mod scan;
 

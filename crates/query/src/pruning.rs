@@ -19,28 +19,39 @@ use datafusion::common::{
 };
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::utils::conjunction;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 use lake::{Bound, DataFile};
 
 use crate::scan::Layout;
 
-/// Files that can hold a row for which all filters are true. A filter that statistics cannot judge
+/// All filters as one condition on the columns of the table; `None` if there are none.
+pub(crate) fn condition(
+    state: &dyn Session,
+    filters: &[Expr],
+    layout: &Layout,
+) -> DataFusionResult<Option<Arc<dyn PhysicalExpr>>> {
+    let Some(filter) = conjunction(filters.iter().cloned()) else {
+        return Ok(None);
+    };
+    let columns = DFSchema::try_from(Arc::clone(&layout.schema))?;
+    state.create_physical_expr(filter, &columns).map(Some)
+}
+
+/// Files that can hold a row for which the condition is true. A part that statistics cannot judge
 /// keeps every file.
 pub(crate) fn files_that_can_match<'a>(
-    state: &dyn Session,
     files: &'a [DataFile],
-    filters: &[Expr],
+    condition: Option<&Arc<dyn PhysicalExpr>>,
     layout: &Layout,
 ) -> DataFusionResult<Vec<&'a DataFile>> {
     let all = || files.iter().collect();
-    let Some(filter) = conjunction(filters.iter().cloned()) else {
+    let Some(condition) = condition else {
         return Ok(all());
     };
-    let columns = DFSchema::try_from(Arc::clone(&layout.schema))?;
-    let filter = state.create_physical_expr(filter, &columns)?;
     let Ok(predicate) = PruningPredicateBuilder::new()
         .with_file_schema(Arc::clone(&layout.schema))
-        .try_build(filter)
+        .try_build(Arc::clone(condition))
     else {
         return Ok(all());
     };
@@ -90,14 +101,15 @@ pub(crate) fn file_statistics(file: &DataFile, layout: &Layout) -> Statistics {
 }
 
 /// Rows and bytes of a scan, for the order of joins.
-pub(crate) fn table_statistics(files: &[&DataFile], layout: &Layout) -> Statistics {
+pub(crate) fn table_statistics<'a>(
+    files: impl Iterator<Item = &'a DataFile> + Clone,
+    layout: &Layout,
+) -> Statistics {
     let n_rows = files
-        .iter()
+        .clone()
         .map(|file| file.n_rows)
         .try_fold(0_u64, |sum, n_rows| sum.checked_add(n_rows?));
-    let n_bytes = files
-        .iter()
-        .fold(0_u64, |sum, file| sum.saturating_add(file.size_bytes));
+    let n_bytes = files.fold(0_u64, |sum, file| sum.saturating_add(file.size_bytes));
     Statistics {
         num_rows: n_rows
             .and_then(to_usize)

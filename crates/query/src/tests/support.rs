@@ -10,6 +10,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, TimeUnit};
 use arrow::util::pretty::pretty_format_batches;
 use futures::StreamExt;
+use lake::sim::SimStore;
 use lake::{Lake, Location, Mode};
 use tempfile::TempDir;
 
@@ -21,7 +22,8 @@ pub(crate) const SECOND: i64 = 1_000_000_000;
 pub(crate) const DAY: i64 = 86_400 * SECOND;
 
 pub(crate) struct Fixture {
-    _folder: TempDir,
+    /// `None` where the store is not a folder.
+    _folder: Option<TempDir>,
     pub(crate) lake: Arc<Lake>,
     pub(crate) engine: Arc<Engine>,
 }
@@ -41,9 +43,22 @@ pub(crate) async fn fixture(config: &Config) -> Fixture {
             .await
             .unwrap(),
     );
+    Fixture {
+        _folder: Some(folder),
+        ..over(lake, config)
+    }
+}
+
+/// The same in a store that counts what is asked of it.
+pub(crate) async fn fixture_in(store: &SimStore, config: &Config) -> Fixture {
+    let lake = store.open(&tables::all(), Mode::Create).await.unwrap();
+    over(Arc::new(lake), config)
+}
+
+fn over(lake: Arc<Lake>, config: &Config) -> Fixture {
     let engine = Arc::new(Engine::new(Arc::clone(&lake), config).unwrap());
     Fixture {
-        _folder: folder,
+        _folder: None,
         lake,
         engine,
     }
