@@ -28,7 +28,6 @@ use datafusion::common::{DataFusionError, Result as DataFusionResult, ScalarValu
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::parquet::ParquetAccessPlan;
 use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{Guarantee, LiteralGuarantee};
 use futures::future::join_all;
 use lake::{DataFile, Lake, Table};
@@ -93,19 +92,18 @@ impl IdIndex {
         }
     }
 
-    /// Of `files`, which are among the `live` ones of the table, those that can hold a row for which `condition` is true.
+    /// Of `files`, which are among the `live` ones of the table, those that can hold a row with the values of `ids`, which
+    /// a condition asks for.
     pub(crate) async fn narrowed<'a>(
         &self,
         table: &Table,
         live: &[DataFile],
         files: Vec<&'a DataFile>,
-        condition: Option<&Arc<dyn PhysicalExpr>>,
+        ids: &[LiteralGuarantee],
     ) -> Narrowed<'a> {
-        let (Some(condition), Some(filters)) = (condition, self.tables.get(table.spec().name))
-        else {
+        let Some(filters) = self.tables.get(table.spec().name) else {
             return Narrowed::unjudged(files);
         };
-        let ids = LiteralGuarantee::analyze(condition);
         let sought: Vec<Sought> = ids.iter().filter_map(|ids| filters.sought(ids)).collect();
         if sought.is_empty() {
             return Narrowed::unjudged(files);

@@ -19,41 +19,37 @@ use datafusion::common::{
 };
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::utils::conjunction;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
+use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 use lake::{Bound, DataFile};
 
 use crate::scan::Layout;
 
-/// All filters as one condition on the columns of the table; `None` if there are none.
-pub(crate) fn condition(
+/// What all filters say together, in the form that judges files; `None` where they say nothing that files can be judged by.
+pub(crate) fn predicate(
     state: &dyn Session,
     filters: &[Expr],
     layout: &Layout,
-) -> DataFusionResult<Option<Arc<dyn PhysicalExpr>>> {
+) -> DataFusionResult<Option<PruningPredicate>> {
     let Some(filter) = conjunction(filters.iter().cloned()) else {
         return Ok(None);
     };
     let columns = DFSchema::try_from(Arc::clone(&layout.schema))?;
-    state.create_physical_expr(filter, &columns).map(Some)
+    let filter = state.create_physical_expr(filter, &columns)?;
+    let predicate = PruningPredicateBuilder::new()
+        .with_file_schema(Arc::clone(&layout.schema))
+        .try_build(filter);
+    Ok(predicate.ok())
 }
 
-/// Files that can hold a row for which the condition is true. A part that statistics cannot judge
+/// Files that can hold a row for which the predicate is true. A part that statistics cannot judge
 /// keeps every file.
 pub(crate) fn files_that_can_match<'a>(
     files: &'a [DataFile],
-    condition: Option<&Arc<dyn PhysicalExpr>>,
+    predicate: Option<&PruningPredicate>,
     layout: &Layout,
 ) -> DataFusionResult<Vec<&'a DataFile>> {
-    let all = || files.iter().collect();
-    let Some(condition) = condition else {
-        return Ok(all());
-    };
-    let Ok(predicate) = PruningPredicateBuilder::new()
-        .with_file_schema(Arc::clone(&layout.schema))
-        .try_build(Arc::clone(condition))
-    else {
-        return Ok(all());
+    let Some(predicate) = predicate else {
+        return Ok(files.iter().collect());
     };
     let kept = predicate.prune(&KnownOfFiles { files, layout })?;
     tracing::debug!(

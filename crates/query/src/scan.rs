@@ -282,11 +282,14 @@ impl TableProvider for LakeTable {
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let view = self.view.get_or_init(|| self.table.view());
-        let condition = pruning::condition(state, filters, &self.layout)?;
-        let files = pruning::files_that_can_match(&view.files, condition.as_ref(), &self.layout)?;
+        let predicate = pruning::predicate(state, filters, &self.layout)?;
+        let files = pruning::files_that_can_match(&view.files, predicate.as_ref(), &self.layout)?;
+        let ids = predicate
+            .as_ref()
+            .map(|predicate| predicate.literal_guarantees());
         let narrowed = self
             .ids
-            .narrowed(&self.table, &view.files, files, condition.as_ref())
+            .narrowed(&self.table, &view.files, files, ids.unwrap_or_default())
             .await;
         let orders = match profile::in_force(state) {
             Profile::List => self.orders(),
