@@ -25,7 +25,7 @@ use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, SortingColumn};
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::properties::{BloomFilterPosition, EnabledStatistics, WriterProperties};
 use parquet::schema::types::{ColumnPath, SchemaDescriptor};
 
 use crate::error::{Error, Result};
@@ -198,6 +198,8 @@ fn writer_properties(layout: &Layout, zstd_level: i32) -> Result<WriterPropertie
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_statistics_enabled(EnabledStatistics::None)
+        // Beside the footer, so that a reader gets them in one piece.
+        .set_bloom_filter_position(BloomFilterPosition::End)
         .set_sorting_columns(Some(sorting_columns(layout, &descriptor)));
     for field in layout.file_schema.fields() {
         let name = field.name().as_str();

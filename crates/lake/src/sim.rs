@@ -41,6 +41,18 @@ struct State {
     n_calls_of: HashMap<String, u64>,
     late: Vec<(Path, PutPayload, PutOptions)>,
     n_failed: u64,
+    read: Reads,
+}
+
+/// What was asked of the store by readers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// Lists of objects.
+    pub n_lists: u64,
+    /// Reads of an object or of a part of one.
+    pub n_gets: u64,
+    /// Bytes that were read, of those whose head alone was asked for none.
+    pub n_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +109,11 @@ impl SimStore {
     /// How many of them failed, with or without effect.
     pub fn n_failed(&self) -> u64 {
         self.state().n_failed
+    }
+
+    /// What readers have asked for since the last time this was called.
+    pub fn take_reads(&self) -> Reads {
+        std::mem::take(&mut self.state().read)
     }
 
     /// The call with this number (counted from 0) and all later ones fail, as if the process ended
@@ -169,6 +186,11 @@ impl State {
     fn fate(&mut self, verb: &str, path: &str) -> Fate {
         let call = self.n_calls;
         self.n_calls += 1;
+        match verb {
+            "list" => self.read.n_lists += 1,
+            "get" => self.read.n_gets += 1,
+            _ => {}
+        }
         match self.stop_at {
             Some((stop_at, true)) if call == stop_at => return Fate::After,
             Some((stop_at, _)) if call >= stop_at => return Fate::Before,
@@ -261,7 +283,12 @@ impl ObjectStore for SimStore {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         self.read("get", location.as_ref())?;
-        self.objects.get_opts(location, options).await
+        let is_head = options.head;
+        let got = self.objects.get_opts(location, options).await?;
+        if !is_head {
+            self.state().read.n_bytes += got.range.end - got.range.start;
+        }
+        Ok(got)
     }
 
     fn delete_stream(

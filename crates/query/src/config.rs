@@ -18,7 +18,7 @@ const STATEMENTS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(7);
 /// What the engine and its listeners may use.
 ///
 /// Memory is bounded by `statements_max * memory_mib` for running statements, plus
-/// `metadata_cache_mib`, plus what is held by rows on their way to clients (two batches each).
+/// `metadata_cache_mib` and `id_filters_mib`, plus what is held by rows on their way to clients (two batches each).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -64,6 +64,10 @@ pub struct Config {
     pub metadata_cache_mib: u64,
     /// A line of the log for each statement.
     pub statement_log: statement_log::Config,
+    /// Bloom filters of identifiers kept in memory, in MiB, so that one trace by its id is looked for in the files that
+    /// have it. Default 64, enough for some ten million traces: a table needs a byte and a quarter for each identifier.
+    /// Beyond it, the newest files are kept; with 0 each statement reads the filters that it needs.
+    pub id_filters_mib: u64,
 }
 
 impl Default for Config {
@@ -86,6 +90,7 @@ impl Default for Config {
             threads: None,
             metadata_cache_mib: 256,
             statement_log: statement_log::Config::default(),
+            id_filters_mib: 64,
         }
     }
 }
@@ -130,6 +135,7 @@ impl Config {
             ("memory_mib", self.memory_mib),
             ("spill_mib", self.spill_mib),
             ("metadata_cache_mib", self.metadata_cache_mib),
+            ("id_filters_mib", self.id_filters_mib),
             ("statement_kib", self.statement_kib),
         ] {
             let bytes = value.checked_mul(MIB);
@@ -163,6 +169,10 @@ impl Config {
 
     pub(crate) fn metadata_cache_bytes(&self) -> usize {
         bytes_of(self.metadata_cache_mib, MIB)
+    }
+
+    pub(crate) fn id_filters_bytes(&self) -> usize {
+        bytes_of(self.id_filters_mib, MIB)
     }
 
     pub(crate) fn threads(&self) -> usize {

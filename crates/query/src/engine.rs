@@ -26,6 +26,7 @@ use crate::catalog::StatementSchema;
 use crate::config::Config;
 use crate::error::{Error, Limits, Phase, Result};
 use crate::executor::Executor;
+use crate::id_index::IdIndex;
 use crate::metrics::{Metrics, Tally};
 use crate::naming::{add_all_views, add_views};
 use crate::pg_catalog::PostgresCatalog;
@@ -57,6 +58,7 @@ pub struct Engine {
 #[derive(Debug)]
 struct Shared {
     lake: Arc<Lake>,
+    ids: Arc<IdIndex>,
     sessions: Sessions,
     postgres: OnceCell<PostgresCatalog>,
     statement_bytes_max: usize,
@@ -98,6 +100,7 @@ impl Engine {
         let queue_max = statements_max.saturating_add(config.statements_waiting_max);
         Ok(Self {
             shared: Arc::new(Shared {
+                ids: Arc::new(IdIndex::new(&lake, config.id_filters_bytes())),
                 lake,
                 sessions,
                 postgres: OnceCell::new(),
@@ -396,7 +399,7 @@ impl Shared {
     async fn logical(&self, question: &Question) -> Result<(LogicalPlan, SessionState)> {
         let (sql, bytes_max) = (question.sql.as_str(), self.statement_bytes_max);
         let fault = |source| Error::from_datafusion(source, self.limits);
-        let names = StatementSchema::new(&self.lake);
+        let names = StatementSchema::new(&self.lake, &self.ids);
         let said = question.said.as_deref();
         let (parsed, is_postgres) = match question.dialect {
             Dialect::Own => (statement::parse(sql, bytes_max, said)?, false),
@@ -423,7 +426,7 @@ impl Shared {
 
     async fn tables(&self) -> Result<Vec<Listed>> {
         let fault = |source| Error::from_datafusion(source, self.limits);
-        let names = StatementSchema::new(&self.lake);
+        let names = StatementSchema::new(&self.lake, &self.ids);
         let state = self.sessions.open(self.sessions.base(), names.catalogs());
         add_all_views(&state.map_err(fault)?, &names).await?;
         let mut listed = Vec::new();

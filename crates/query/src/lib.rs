@@ -15,7 +15,7 @@
 //! | `profile` | chooses from the statement how files are read |
 //! | `time_bounds` | hands filters on times through groupings and windows, towards the files |
 //! | `cross_join` | keeps a rule of DataFusion from dropping join keys |
-//! | `scan`, `pruning`, `fresh` | one table: files that can hold an answer, and the fresh rows |
+//! | `scan`, `pruning`, `id_index`, `fresh` | one table: files that can hold an answer, and the fresh rows |
 //! | `session` | DataFusion state of one statement: memory, spill folder, settings |
 //! | `executor` | the threads that plan and execute |
 //! | [`Engine`] | the route as one function |
@@ -66,6 +66,7 @@ mod profile;
 mod time_bounds;
 
 mod fresh;
+mod id_index;
 mod pruning;
 mod scan;
 

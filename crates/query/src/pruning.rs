@@ -19,30 +19,37 @@ use datafusion::common::{
 };
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::utils::conjunction;
-use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
+use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
 use lake::{Bound, DataFile};
 
 use crate::scan::Layout;
 
-/// Files that can hold a row for which all filters are true. A filter that statistics cannot judge
-/// keeps every file.
-pub(crate) fn files_that_can_match<'a>(
+/// What all filters say together, in the form that judges files; `None` where they say nothing that files can be judged by.
+pub(crate) fn predicate(
     state: &dyn Session,
-    files: &'a [DataFile],
     filters: &[Expr],
     layout: &Layout,
-) -> DataFusionResult<Vec<&'a DataFile>> {
-    let all = || files.iter().collect();
+) -> DataFusionResult<Option<PruningPredicate>> {
     let Some(filter) = conjunction(filters.iter().cloned()) else {
-        return Ok(all());
+        return Ok(None);
     };
     let columns = DFSchema::try_from(Arc::clone(&layout.schema))?;
     let filter = state.create_physical_expr(filter, &columns)?;
-    let Ok(predicate) = PruningPredicateBuilder::new()
+    let predicate = PruningPredicateBuilder::new()
         .with_file_schema(Arc::clone(&layout.schema))
-        .try_build(filter)
-    else {
-        return Ok(all());
+        .try_build(filter);
+    Ok(predicate.ok())
+}
+
+/// Files that can hold a row for which the predicate is true. A part that statistics cannot judge
+/// keeps every file.
+pub(crate) fn files_that_can_match<'a>(
+    files: &'a [DataFile],
+    predicate: Option<&PruningPredicate>,
+    layout: &Layout,
+) -> DataFusionResult<Vec<&'a DataFile>> {
+    let Some(predicate) = predicate else {
+        return Ok(files.iter().collect());
     };
     let kept = predicate.prune(&KnownOfFiles { files, layout })?;
     tracing::debug!(
@@ -90,14 +97,15 @@ pub(crate) fn file_statistics(file: &DataFile, layout: &Layout) -> Statistics {
 }
 
 /// Rows and bytes of a scan, for the order of joins.
-pub(crate) fn table_statistics(files: &[&DataFile], layout: &Layout) -> Statistics {
+pub(crate) fn table_statistics<'a>(
+    files: impl Iterator<Item = &'a DataFile> + Clone,
+    layout: &Layout,
+) -> Statistics {
     let n_rows = files
-        .iter()
+        .clone()
         .map(|file| file.n_rows)
         .try_fold(0_u64, |sum, n_rows| sum.checked_add(n_rows?));
-    let n_bytes = files
-        .iter()
-        .fold(0_u64, |sum, file| sum.saturating_add(file.size_bytes));
+    let n_bytes = files.fold(0_u64, |sum, file| sum.saturating_add(file.size_bytes));
     Statistics {
         num_rows: n_rows
             .and_then(to_usize)

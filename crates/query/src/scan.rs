@@ -1,7 +1,7 @@
 //! One table of the lake as DataFusion sees it.
 //!
 //! A scan is the union of two parts of one [`lake::View`]: the committed files that can hold an
-//! answer, and the fresh rows that are in memory only. A statement takes the view once per table, at
+//! answer (by the statistics of the log, and where an identifier is sought by [`IdIndex`]), and the fresh rows that are in memory only. A statement takes the view once per table, at
 //! its first use; a commit that happens meanwhile moves rows from one part to the other in later
 //! views only, so that each row is read exactly once.
 //!
@@ -40,6 +40,7 @@ use lake::DataFile;
 use tables::SortKey;
 
 use crate::fresh;
+use crate::id_index::{Candidate, IdIndex, Narrowed};
 use crate::profile::{self, Profile};
 use crate::pruning;
 use crate::session;
@@ -52,21 +53,23 @@ const FILES_WITH_STATISTICS_MAX: usize = 2048;
 const CHAINS_MAX: usize = 32;
 
 /// Bytes read from the end of a file at first; holds the footer of most files.
-const FOOTER_BYTES: usize = 512 * 1024;
+pub(crate) const FOOTER_BYTES: usize = 512 * 1024;
 
 /// A table for the length of one statement.
 #[derive(Debug)]
 pub(crate) struct LakeTable {
     table: Arc<lake::Table>,
+    ids: Arc<IdIndex>,
     layout: Layout,
     view: OnceLock<lake::View>,
 }
 
 impl LakeTable {
-    pub(crate) fn new(table: Arc<lake::Table>) -> Self {
+    pub(crate) fn new(table: Arc<lake::Table>, ids: Arc<IdIndex>) -> Self {
         let layout = Layout::new(&table.schema());
         Self {
             table,
+            ids,
             layout,
             view: OnceLock::new(),
         }
@@ -75,11 +78,12 @@ impl LakeTable {
     fn scan_files(
         &self,
         state: &dyn Session,
-        files: &[&DataFile],
+        narrowed: &Narrowed<'_>,
         projection: Option<&Vec<usize>>,
         orders: &[Vec<SortKey>],
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let files = &narrowed.files;
         let parquet = &state.config_options().execution.parquet;
         let url = session::store_url()?;
         let runtime = state.runtime_env();
@@ -87,10 +91,12 @@ impl LakeTable {
             runtime.object_store(&url)?,
             runtime.cache_manager.get_file_metadata_cache(),
         );
-        let options = TableParquetOptions {
+        let mut options = TableParquetOptions {
             global: parquet.clone(),
             ..Default::default()
         };
+        // What was asked in memory need not be read.
+        options.global.bloom_filter_on_read &= !narrowed.is_judged;
         let source = ParquetSource::new(self.layout.stored.clone())
             .with_table_parquet_options(options)
             .with_metadata_size_hint(FOOTER_BYTES)
@@ -123,7 +129,10 @@ impl LakeTable {
         let config = FileScanConfigBuilder::new(url, Arc::new(source))
             .with_file_groups(groups)
             .with_output_ordering(orderings)
-            .with_statistics(pruning::table_statistics(files, &self.layout))
+            .with_statistics(pruning::table_statistics(
+                files.iter().map(|candidate| candidate.file),
+                &self.layout,
+            ))
             .with_limit(limit)
             .with_projection_indices(Some(indices))?
             .build();
@@ -162,7 +171,7 @@ impl LakeTable {
     /// Files in chains without overlap, or `None` where declaring an order does not pay.
     fn chains(
         &self,
-        files: &[&DataFile],
+        files: &[Candidate<'_>],
         keys: &[SortKey],
         target: usize,
     ) -> DataFusionResult<Option<Vec<FileGroup>>> {
@@ -180,9 +189,9 @@ impl LakeTable {
             })
         };
         let (mut full, mut alone) = (Vec::new(), Vec::new());
-        for &file in files {
-            let partitioned = self.partitioned(file, true)?;
-            if has_all_values(file) {
+        for candidate in files {
+            let partitioned = self.partitioned(candidate, true)?;
+            if has_all_values(candidate.file) {
                 full.push(partitioned);
             } else {
                 alone.push(FileGroup::new(vec![partitioned]));
@@ -206,16 +215,16 @@ impl LakeTable {
     /// `ORDER BY .. LIMIT` begin with the best files.
     fn groups(
         &self,
-        files: &[&DataFile],
+        files: &[Candidate<'_>],
         target: usize,
         has_statistics: bool,
     ) -> DataFusionResult<Vec<FileGroup>> {
         let has_statistics = has_statistics && files.len() <= FILES_WITH_STATISTICS_MAX;
         let n_groups = files.len().min(target.max(1));
         let mut groups: Vec<Vec<PartitionedFile>> = vec![Vec::new(); n_groups];
-        for (file_idx, &file) in files.iter().rev().enumerate() {
+        for (file_idx, candidate) in files.iter().rev().enumerate() {
             if let Some(group) = groups.get_mut(file_idx % n_groups.max(1)) {
-                group.push(self.partitioned(file, has_statistics)?);
+                group.push(self.partitioned(candidate, has_statistics)?);
             }
         }
         Ok(groups.into_iter().map(FileGroup::new).collect())
@@ -223,9 +232,10 @@ impl LakeTable {
 
     fn partitioned(
         &self,
-        file: &DataFile,
+        candidate: &Candidate<'_>,
         has_statistics: bool,
     ) -> DataFusionResult<PartitionedFile> {
+        let file = candidate.file;
         let path = self
             .table
             .object_path(file)
@@ -238,6 +248,9 @@ impl LakeTable {
         if has_statistics {
             let statistics = pruning::file_statistics(file, &self.layout);
             partitioned = partitioned.with_statistics(Arc::new(statistics));
+        }
+        if let Some(row_groups) = &candidate.row_groups {
+            partitioned = partitioned.with_extension(row_groups.clone());
         }
         Ok(partitioned)
     }
@@ -269,14 +282,22 @@ impl TableProvider for LakeTable {
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let view = self.view.get_or_init(|| self.table.view());
-        let files = pruning::files_that_can_match(state, &view.files, filters, &self.layout)?;
+        let predicate = pruning::predicate(state, filters, &self.layout)?;
+        let files = pruning::files_that_can_match(&view.files, predicate.as_ref(), &self.layout)?;
+        let ids = predicate
+            .as_ref()
+            .map(|predicate| predicate.literal_guarantees());
+        let narrowed = self
+            .ids
+            .narrowed(&self.table, &view.files, files, ids.unwrap_or_default())
+            .await;
         let orders = match profile::in_force(state) {
             Profile::List => self.orders(),
             Profile::Needle | Profile::Scan => Vec::new(),
         };
         let mut parts: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
-        if !files.is_empty() {
-            parts.push(self.scan_files(state, &files, projection, &orders, limit)?);
+        if !narrowed.files.is_empty() {
+            parts.push(self.scan_files(state, &narrowed, projection, &orders, limit)?);
         }
         if !view.fresh.is_empty() {
             parts.push(fresh::scan(

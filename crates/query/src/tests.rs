@@ -3,6 +3,7 @@
 pub(crate) mod attacks;
 mod hostile;
 mod limits;
+mod needles;
 mod plans;
 mod reference;
 mod rows;

@@ -10,6 +10,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, TimeUnit};
 use arrow::util::pretty::pretty_format_batches;
 use futures::StreamExt;
+use lake::sim::SimStore;
 use lake::{Lake, Location, Mode};
 use tempfile::TempDir;
 
@@ -21,7 +22,8 @@ pub(crate) const SECOND: i64 = 1_000_000_000;
 pub(crate) const DAY: i64 = 86_400 * SECOND;
 
 pub(crate) struct Fixture {
-    folder: TempDir,
+    /// `None` where the store is not a folder.
+    folder: Option<TempDir>,
     pub(crate) lake: Arc<Lake>,
     pub(crate) engine: Arc<Engine>,
 }
@@ -41,10 +43,23 @@ pub(crate) async fn fixture(config: &Config) -> Fixture {
 pub(crate) async fn fixture_in(folder: TempDir, mode: Mode, config: &Config) -> Fixture {
     let location = Location::parse(folder.path().to_str().unwrap()).unwrap();
     let lake = Lake::open(&location, &tables::all(), mode).await;
-    let lake = Arc::new(lake.unwrap());
+    Fixture {
+        folder: Some(folder),
+        ..over(lake.unwrap(), config)
+    }
+}
+
+/// Over the tables of a store that counts what is asked of it.
+pub(crate) async fn fixture_over(store: &SimStore, config: &Config) -> Fixture {
+    let lake = store.open(&tables::all(), Mode::Create).await;
+    over(lake.unwrap(), config)
+}
+
+fn over(lake: Lake, config: &Config) -> Fixture {
+    let lake = Arc::new(lake);
     let engine = Arc::new(Engine::new(Arc::clone(&lake), config).unwrap());
     Fixture {
-        folder,
+        folder: None,
         lake,
         engine,
     }
@@ -53,7 +68,7 @@ pub(crate) async fn fixture_in(folder: TempDir, mode: Mode, config: &Config) -> 
 impl Fixture {
     /// Closes everything, and gives the folder of the tables.
     pub(crate) fn into_folder(self) -> TempDir {
-        self.folder
+        self.folder.unwrap()
     }
 
     pub(crate) fn append(&self, table: &str, sequence: i64, batch: RecordBatch) {

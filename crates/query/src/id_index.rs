@@ -1,0 +1,403 @@
+//! Which files and row groups can hold an identifier, known without asking the store.
+//!
+//! Limits first: filters take at most [`Config::id_filters_mib`](crate::Config::id_filters_mib), shared evenly by the tables
+//! that have id columns. What does not fit are the files that were written first; those are asked as if there were no
+//! index. An `IN` list of more than [`IDS_MAX`] identifiers is not looked up.
+//!
+//! A row group has a bloom filter for each id column (`trace_id`, `request_id`, ..). Read by statements, they are what
+//! one trace by its id costs: a read for each row group of each file. Here they are read once for each file, kept
+//! as long as the file is live, and asked in memory: files that cannot hold an identifier are not in the plan, and of the
+//! others only the row groups that can.
+//!
+//! # Decided
+//!
+//! **Filters, not times.** A time range for a trace, looked up in `traces`, would be narrower, but is right only as long as
+//! no span of the trace comes later and no writer lags. A filter has no false "no": whatever is in a file is found there,
+//! late spans, other writers and merged files alike. It costs one false row group in a hundred.
+//!
+//! **By file, not by version.** Files never change under their name, so a new version of a table costs the filters of
+//! its new files and nothing else, and there is nothing to bring up to date.
+//!
+//! Does not: know what an identifier means, or keep a row from an answer (a file that cannot be read here is asked
+//! later, and its error is the statement's then).
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use datafusion::common::{DataFusionError, Result as DataFusionResult, ScalarValue};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::parquet::ParquetAccessPlan;
+use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
+use datafusion::physical_expr::utils::{Guarantee, LiteralGuarantee};
+use futures::future::join_all;
+use lake::{DataFile, Lake, Table};
+use object_store::ObjectStore;
+use object_store::path::Path;
+use parquet::bloom_filter::Sbbf;
+use parquet::file::metadata::{ColumnChunkMetaData, PageIndexPolicy, RowGroupMetaData};
+use tokio::sync::Mutex;
+
+use crate::scan::FOOTER_BYTES;
+
+/// Identifiers of one list that are looked up. A longer list is in nearly every row group anyway.
+const IDS_MAX: usize = 500;
+
+/// Files whose filters are read at a time.
+const FILES_READ_AT_ONCE: usize = 16;
+
+/// Filters of all tables of a lake.
+#[derive(Debug)]
+pub(crate) struct IdIndex {
+    store: Arc<dyn ObjectStore>,
+    tables: HashMap<&'static str, TableFilters>,
+}
+
+/// Files of a scan, as far as the index could narrow them.
+#[derive(Debug)]
+pub(crate) struct Narrowed<'a> {
+    pub(crate) files: Vec<Candidate<'a>>,
+    /// Every file was judged: nobody has to read a filter again.
+    pub(crate) is_judged: bool,
+}
+
+/// A file that can hold an answer.
+#[derive(Debug)]
+pub(crate) struct Candidate<'a> {
+    pub(crate) file: &'a DataFile,
+    /// The row groups that can; all of them where this is unknown.
+    pub(crate) row_groups: Option<ParquetAccessPlan>,
+}
+
+impl IdIndex {
+    pub(crate) fn new(lake: &Lake, bytes_max: usize) -> Self {
+        let with_ids: Vec<_> = lake
+            .tables()
+            .iter()
+            .map(|table| table.spec())
+            .filter(|spec| !spec.bloom.is_empty())
+            .collect();
+        let share = bytes_max.checked_div(with_ids.len()).unwrap_or_default();
+        let tables = with_ids.into_iter().map(|spec| {
+            let filters = TableFilters {
+                columns: spec.bloom,
+                bytes_max: share,
+                reading: Mutex::default(),
+                known: RwLock::default(),
+            };
+            (spec.name, filters)
+        });
+        Self {
+            store: lake.object_store(),
+            tables: tables.collect(),
+        }
+    }
+
+    /// Of `files`, which are among the `live` ones of the table, those that can hold a row with the values of `ids`, which
+    /// a condition asks for.
+    pub(crate) async fn narrowed<'a>(
+        &self,
+        table: &Table,
+        live: &[DataFile],
+        files: Vec<&'a DataFile>,
+        ids: &[LiteralGuarantee],
+    ) -> Narrowed<'a> {
+        let Some(filters) = self.tables.get(table.spec().name) else {
+            return Narrowed::unjudged(files);
+        };
+        let sought: Vec<Sought> = ids.iter().filter_map(|ids| filters.sought(ids)).collect();
+        if sought.is_empty() {
+            return Narrowed::unjudged(files);
+        }
+        filters.read_missing(&self.store, table, live, &files).await;
+        let n_files = files.len();
+        let narrowed = filters.judged(files, &sought);
+        tracing::debug!(
+            n_files,
+            n_kept = narrowed.files.len(),
+            is_judged = narrowed.is_judged,
+            "files narrowed by identifier"
+        );
+        narrowed
+    }
+
+    /// Memory of all filters.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        self.tables
+            .values()
+            .map(|table| table.known().n_bytes())
+            .sum()
+    }
+}
+
+impl<'a> Narrowed<'a> {
+    fn unjudged(files: Vec<&'a DataFile>) -> Self {
+        let unknown = |file| Candidate {
+            file,
+            row_groups: None,
+        };
+        Self {
+            files: files.into_iter().map(unknown).collect(),
+            is_judged: false,
+        }
+    }
+}
+
+/// A column that must have one of the values.
+#[derive(Debug)]
+struct Sought {
+    column_idx: usize,
+    values: Vec<String>,
+}
+
+/// Filters of one table.
+#[derive(Debug)]
+struct TableFilters {
+    columns: &'static [&'static str],
+    bytes_max: usize,
+    /// Held while filters are read: statements that come together read them once.
+    reading: Mutex<()>,
+    known: RwLock<Known>,
+}
+
+/// Places of the live files in the list of the table, by their path: the higher, the newer.
+type Ages<'a> = HashMap<&'a str, usize>;
+
+/// Filters by the path of their file.
+#[derive(Debug, Default)]
+struct Known {
+    files: HashMap<Arc<str>, FileFilters>,
+    /// The newest live file for which there was no room: older ones need not be tried.
+    left_out: Option<Arc<str>>,
+}
+
+impl Known {
+    fn n_bytes(&self) -> usize {
+        self.files.values().map(|file| file.n_bytes).sum()
+    }
+
+    /// Files that are not newer than this one do not come in.
+    fn floor(&self, ages: &Ages<'_>) -> Option<usize> {
+        ages.get(&**self.left_out.as_ref()?).copied()
+    }
+
+    /// Makes room where files are not live any more.
+    fn forget_gone(&mut self, ages: &Ages<'_>) {
+        let n_files = self.files.len();
+        self.files.retain(|path, _| ages.contains_key(&**path));
+        if self.files.len() < n_files {
+            self.left_out = None;
+        }
+    }
+
+    /// Keeps the filters of a file; the oldest go for it, itself where it is the oldest.
+    fn admit(&mut self, ages: &Ages<'_>, bytes_max: usize, file: &DataFile, new: FileFilters) {
+        let age = |path: &str| ages.get(path).copied();
+        self.files.insert(Arc::clone(&file.path), new);
+        while self.n_bytes() > bytes_max {
+            let oldest = self.files.keys().min_by_key(|path| age(path)).cloned();
+            let Some(oldest) = oldest else {
+                return;
+            };
+            self.files.remove(&oldest);
+            let floor = self.floor(ages);
+            if floor < age(&oldest) {
+                self.left_out = Some(oldest);
+            }
+        }
+    }
+}
+
+impl TableFilters {
+    fn sought(&self, ids: &LiteralGuarantee) -> Option<Sought> {
+        if ids.guarantee != Guarantee::In || ids.literals.len() > IDS_MAX {
+            return None;
+        }
+        let column_idx = self
+            .columns
+            .iter()
+            .position(|column| *column == ids.column.name)?;
+        let text = |value: &ScalarValue| value.try_as_str().flatten().map(str::to_owned);
+        // A value that is no text cannot be looked up, and may be there.
+        let values = ids.literals.iter().map(text).collect::<Option<_>>()?;
+        Some(Sought { column_idx, values })
+    }
+
+    /// A panic while a lock was held leaves whole values.
+    fn known(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known_mut(&self) -> RwLockWriteGuard<'_, Known> {
+        self.known.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn judged<'a>(&self, files: Vec<&'a DataFile>, sought: &[Sought]) -> Narrowed<'a> {
+        let known = self.known();
+        let mut narrowed = Narrowed {
+            files: Vec::new(),
+            is_judged: true,
+        };
+        for file in files {
+            let row_groups = match known.files.get(&file.path) {
+                None => {
+                    narrowed.is_judged = false;
+                    None
+                }
+                Some(filters) => match filters.row_groups(sought) {
+                    None => continue,
+                    some => some,
+                },
+            };
+            narrowed.files.push(Candidate { file, row_groups });
+        }
+        narrowed
+    }
+
+    /// Reads the filters of files that are not known, the newest first, as far as there is room.
+    async fn read_missing(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        table: &Table,
+        live: &[DataFile],
+        files: &[&DataFile],
+    ) {
+        let missing = || {
+            let known = self.known();
+            let missing = files.iter().rev().copied();
+            missing
+                .filter(|file| !known.files.contains_key(&file.path))
+                .collect::<Vec<_>>()
+        };
+        if self.bytes_max == 0 || missing().is_empty() {
+            return;
+        }
+        let _one_at_a_time = self.reading.lock().await;
+        let ages = live.iter().enumerate();
+        let ages: Ages<'_> = ages.map(|(age, file)| (&*file.path, age)).collect();
+        self.known_mut().forget_gone(&ages);
+        for group in missing().chunks(FILES_READ_AT_ONCE) {
+            let floor = self.known().floor(&ages);
+            let is_new = |file: &&&DataFile| floor < ages.get(&*file.path).copied();
+            let group = group.iter().filter(is_new);
+            let read = join_all(group.map(|file| self.read(store, table, file))).await;
+            if read.is_empty() {
+                return;
+            }
+            for (file, filters) in read.into_iter().flatten() {
+                self.known_mut().admit(&ages, self.bytes_max, file, filters);
+            }
+        }
+    }
+
+    async fn read<'a>(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        table: &Table,
+        file: &'a DataFile,
+    ) -> Option<(&'a DataFile, FileFilters)> {
+        let path = table.object_path(file).ok()?;
+        match FileFilters::read(store, path, file.size_bytes, self.columns).await {
+            Ok(filters) => Some((file, filters)),
+            Err(error) => {
+                tracing::debug!(path = %file.path, %error, "bloom filters cannot be read");
+                None
+            }
+        }
+    }
+}
+
+/// Filters of one file.
+#[derive(Debug)]
+struct FileFilters {
+    /// By row group, then by column of the table's id columns; `None` where the file has none.
+    row_groups: Vec<Vec<Option<Sbbf>>>,
+    n_bytes: usize,
+}
+
+/// What a filter takes beside its bits.
+const FILTER_OVERHEAD_BYTES: usize = size_of::<Option<Sbbf>>();
+
+impl FileFilters {
+    /// Row groups that can hold a row with one of the values in each of the columns; `None` if none can.
+    fn row_groups(&self, sought: &[Sought]) -> Option<ParquetAccessPlan> {
+        let mut plan = ParquetAccessPlan::new_none(self.row_groups.len());
+        let mut is_any = false;
+        for (idx, columns) in self.row_groups.iter().enumerate() {
+            let can_hold = sought.iter().all(|sought| {
+                let filter = columns.get(sought.column_idx).and_then(Option::as_ref);
+                filter.is_none_or(|filter| {
+                    let mut values = sought.values.iter();
+                    values.any(|value| filter.check(value.as_str()))
+                })
+            });
+            if can_hold {
+                plan.scan(idx);
+                is_any = true;
+            }
+        }
+        is_any.then_some(plan)
+    }
+
+    async fn read(
+        store: &Arc<dyn ObjectStore>,
+        path: Path,
+        size_bytes: u64,
+        columns: &[&str],
+    ) -> DataFusionResult<Self> {
+        let mut object = PartitionedFile::new(String::new(), size_bytes).object_meta;
+        object.location = path;
+        // Not through the cache of footers: most of these files are asked for nothing else.
+        let metadata = DFParquetMetadata::new(store, &object)
+            .with_metadata_size_hint(Some(FOOTER_BYTES))
+            .with_page_index_policy(Some(PageIndexPolicy::Skip))
+            .fetch_metadata()
+            .await?;
+        let groups = metadata.row_groups();
+        let places: Vec<Option<(u64, u64)>> = groups
+            .iter()
+            .flat_map(|group| columns.iter().map(|column| place(group, column)))
+            .collect();
+        let total = places.iter().flatten().map(|(_, length)| *length);
+        if total.fold(0_u64, u64::saturating_add) > size_bytes {
+            return Err(DataFusionError::Execution(
+                "bloom filters are larger than their file".to_owned(),
+            ));
+        }
+        let ranges = places.iter().flatten().map(|(from, n)| *from..from + n);
+        let ranges: Vec<_> = ranges.collect();
+        let bytes = store.get_ranges(&object.location, &ranges).await?;
+        let mut bytes = bytes.into_iter();
+        let mut filters = places.iter().map(|place| {
+            // One piece for each place.
+            let bytes = place.and_then(|_| bytes.next())?;
+            let filter = Sbbf::from_bytes(&bytes).ok()?;
+            (filter.num_blocks() > 0).then_some(filter)
+        });
+        let row_groups: Vec<Vec<_>> = groups
+            .iter()
+            .map(|_| filters.by_ref().take(columns.len()).collect())
+            .collect();
+        let n_bytes = row_groups.iter().flatten().map(|filter| {
+            let blocks = filter.as_ref().map_or(0, Sbbf::num_blocks);
+            FILTER_OVERHEAD_BYTES + blocks * BLOCK_BYTES
+        });
+        Ok(Self {
+            n_bytes: n_bytes.sum(),
+            row_groups,
+        })
+    }
+}
+
+/// Bytes of a block of a filter (Parquet's format, "Split block").
+const BLOCK_BYTES: usize = 32;
+
+/// Where the filter of a column is, and its length.
+fn place(group: &RowGroupMetaData, column: &str) -> Option<(u64, u64)> {
+    let of_column = |chunk: &&ColumnChunkMetaData| chunk.column_path().parts() == [column];
+    let chunk = group.columns().iter().find(of_column)?;
+    let from = u64::try_from(chunk.bloom_filter_offset()?).ok()?;
+    let n_bytes = u64::try_from(chunk.bloom_filter_length()?).ok()?;
+    from.checked_add(n_bytes)?;
+    Some((from, n_bytes))
+}
