@@ -55,7 +55,8 @@ def page(measured):
     if measured["is_quick"]:
         parts += ["**A quick run: it shows that everything works, its numbers are no results.**", ""]
     parts += ["## Bars", "", *bars.table(measured), ""]
-    parts += ["## All steps", "", *_steps(measured), ""]
+    parts += [kept_line(run, idx + 1) for idx, run in enumerate(measured["runs"])]
+    parts += ["", "## All steps", "", *_steps(measured), ""]
     if any(row["scenario"] == "overload" for run in measured["runs"] for row in run):
         parts += [
             "## Twice the load that it can take",
@@ -66,6 +67,20 @@ def page(measured):
             "",
         ]
     return "\n".join(parts)
+
+
+def kept_line(run, number):
+    """Whether the programs that send kept traces on have kept the same, where they were sent the same."""
+    rows = [row for row in run if row["scenario"] == "fixed rate" and "kept_trace_ids" in row]
+    if len(rows) < 2:
+        return f"Run {number}: what was kept is not compared."
+    sent = {row["load"]["accepted_spans"] for row in rows}
+    kept = {(row["kept_spans"], row["kept_trace_ids"]) for row in rows}
+    names = ", ".join(row["peer"] for row in rows)
+    if len(sent) > 1:
+        return f"Run {number}: what was kept cannot be compared, different loads were accepted ({names})."
+    same = "the same" if len(kept) == 1 else "**not the same**"
+    return f"Run {number}: {names} kept {same} spans at the fixed rate."
 
 
 def _steps(measured):
