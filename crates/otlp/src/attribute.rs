@@ -23,8 +23,8 @@ pub const DEPTH_CEILING: u32 = 128;
 #[derive(Clone, Debug)]
 pub struct Attributes<'a> {
     fields: Fields<'a>,
-    /// Number of the repeated `KeyValue` field in the message that is walked.
-    field: u32,
+    /// Key of the repeated `KeyValue` field in the message that is walked.
+    key: u32,
 }
 
 /// One attribute value.
@@ -103,17 +103,51 @@ impl<'a> Attributes<'a> {
     pub const fn new(message: &'a [u8], field: u32) -> Self {
         Self {
             fields: Fields::new(message),
-            field,
+            key: wire::bytes_key(field),
         }
     }
 
-    /// Key and `AnyValue` of the next one, not yet looked into.
+    /// The value of the next attribute of which `find` makes something by its key, and that. Into the others nobody
+    /// looks; whether keys are text, nobody asks. Ends after the first error.
     #[inline]
-    fn step(&mut self) -> Result<Option<(&'a [u8], Fields<'a>)>> {
-        while let Some((number, value)) = self.fields.step()? {
-            if number == self.field {
-                return split(self.fields.message_of(number, value)?).map(Some);
+    pub fn find_next<T>(
+        &mut self,
+        mut find: impl FnMut(&'a [u8]) -> Option<T>,
+    ) -> Option<Result<(T, Value<'a>)>> {
+        loop {
+            self.skip_usual(&mut find);
+            let next = match self.step() {
+                Ok(Some((key, value))) => match find(key) {
+                    Some(found) => read_any(value).map(|value| (found, value)),
+                    None => continue,
+                },
+                Ok(None) => return None,
+                Err(error) => Err(error),
+            };
+            if next.is_err() {
+                self.fields = Fields::new(&[]);
             }
+            return Some(next);
+        }
+    }
+
+    /// Steps over the attributes that follow, as encoders write them, up to one that is found.
+    #[inline(always)]
+    fn skip_usual<T>(&mut self, find: &mut impl FnMut(&'a [u8]) -> Option<T>) {
+        self.fields.skip_run_while(self.key, |attribute| {
+            split_usual(attribute).is_some_and(|(key, _)| find(key).is_none())
+        });
+    }
+
+    /// Key and `AnyValue` of the next one, not yet looked into.
+    #[inline(always)]
+    fn step(&mut self) -> Result<Option<(&'a [u8], Fields<'a>)>> {
+        while let Some(key) = self.fields.key()? {
+            if key == self.key {
+                return split(self.fields.message()?).map(Some);
+            }
+            let known = 1_u32.wrapping_shl(self.key >> 3);
+            self.fields.skip_other(key, known)?;
         }
         Ok(None)
     }
@@ -142,15 +176,17 @@ impl<'a> Iterator for Attributes<'a> {
 /// Checks a `KeyValue` message whose value is nested `depth` deep (an attribute's own value: 1).
 #[inline]
 pub(crate) fn check_key_value(fields: Fields<'_>, depth: u32, depth_max: u32) -> Result<()> {
-    if let Some((key, any)) = split_usual(fields.rest())
-        && let Some(is_valid) = check_usual(any)
-        && is_valid
-        && depth <= depth_max
-        && wire::is_text(key)
-    {
+    if depth <= depth_max && is_usual(fields.rest()) {
         return Ok(());
     }
     check_any_layout(fields, depth, depth_max)
+}
+
+/// Is a `KeyValue` message valid and in the layout that encoders write, with a scalar for its value?
+#[inline(always)]
+pub(crate) fn is_usual(key_value: &[u8]) -> bool {
+    split_usual(key_value)
+        .is_some_and(|(key, any)| check_usual(any) == Some(true) && wire::is_text(key))
 }
 
 /// Checks an `AnyValue` message that is nested `depth` deep.
@@ -318,6 +354,15 @@ pub(crate) fn read_any(any: Fields<'_>) -> Result<Value<'_>> {
             }
         }
         [0x18, small] if *small < 0x80 => return Ok(Value::Int(i64::from(*small))),
+        [0x18, low, high] if *low >= 0x80 && *high < 0x80 => {
+            let int = i64::from(*low & 0x7f) | (i64::from(*high) << 7);
+            return Ok(Value::Int(int));
+        }
+        [0x21, rest @ ..] => {
+            if let Ok(bits) = <[u8; 8]>::try_from(rest) {
+                return Ok(Value::Double(f64::from_le_bytes(bits)));
+            }
+        }
         [] => return Ok(Value::Empty),
         _ => {}
     }

@@ -26,7 +26,7 @@ mod items;
 mod walk;
 
 pub(crate) use walk::every_span;
-pub use walk::{SpanAt, Spans, SpansAt, spans, spans_at};
+pub use walk::{SpanAt, Spans, SpansAt, Summaries, spans, spans_at, summaries};
 
 use crate::{
     attribute::DEPTH_CEILING,

@@ -8,7 +8,7 @@ use crate::{
     attribute::Attributes,
     error::{Error, Result},
     ids::{SpanId, TraceId},
-    wire::Fields,
+    wire::{self, Fields},
 };
 
 /// Facts of a span that need no decoding of attributes, events and links.
@@ -54,59 +54,7 @@ impl SpanSummary<'_> {
     /// [`Error::TraceId`] and [`Error::SpanId`] for ids that cannot be; else broken framing or text.
     #[inline]
     pub fn read(span: &[u8]) -> Result<SpanSummary<'_>> {
-        let mut ids = (&[][..], &[][..], &[][..]);
-        let mut trace_state = "";
-        let mut name = "";
-        let mut status_message = "";
-        let (mut flags, mut kind, mut status_code) = (0, 0, 0);
-        let (mut start, mut end) = (0, 0);
-        let mut dropped = [0; 3];
-        let mut has_links = false;
-        let mut fields = Fields::new(span);
-        while let Some((number, value)) = fields.step()? {
-            match number {
-                1 => ids.0 = fields.bytes_of(number, value)?,
-                2 => ids.1 = fields.bytes_of(number, value)?,
-                3 => trace_state = fields.str_of(number, value)?,
-                4 => ids.2 = fields.bytes_of(number, value)?,
-                5 => name = fields.str_of(number, value)?,
-                6 => kind = fields.uint32_of(number, value)?,
-                7 => start = fields.fixed64_of(number, value)?,
-                8 => end = fields.fixed64_of(number, value)?,
-                10 => dropped[0] = fields.uint32_of(number, value)?,
-                12 => dropped[1] = fields.uint32_of(number, value)?,
-                13 => has_links = true,
-                14 => dropped[2] = fields.uint32_of(number, value)?,
-                15 => {
-                    let status = fields.message_of(number, value)?;
-                    read_status(status, &mut status_code, &mut status_message)?;
-                }
-                16 => flags = fields.fixed32_of(number, value)?,
-                _ => {}
-            }
-        }
-        let [
-            dropped_attributes_count,
-            dropped_events_count,
-            dropped_links_count,
-        ] = dropped;
-        Ok(SpanSummary {
-            trace_id: TraceId::from_slice(ids.0).map_err(|_| Error::TraceId)?,
-            span_id: SpanId::from_slice(ids.1).map_err(|_| Error::SpanId)?,
-            parent_span_id: SpanId::from_slice(ids.2).ok(),
-            trace_state,
-            flags,
-            name,
-            kind: SpanKind::from_number(kind),
-            start_time_unix_nano: start,
-            end_time_unix_nano: end,
-            status_code: StatusCode::from_number(status_code),
-            status_message,
-            dropped_attributes_count,
-            dropped_events_count,
-            dropped_links_count,
-            has_links,
-        })
+        Parts::read(Fields::new(span))?.summary()
     }
 
     /// Nanoseconds from start to end; 0 if the end lies before the start or was not sent.
@@ -343,6 +291,95 @@ where
     })
 }
 
+/// The fields of a span as they were sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Parts<'a> {
+    pub(crate) identity: Identity<'a>,
+    parent_span_id: &'a [u8],
+    trace_state: &'a str,
+    flags: u32,
+    name: &'a str,
+    kind: u32,
+    status_code: u32,
+    status_message: &'a str,
+    dropped_attributes_count: u32,
+    dropped_events_count: u32,
+    dropped_links_count: u32,
+    has_links: bool,
+}
+
+impl<'a> Parts<'a> {
+    #[inline]
+    pub(crate) fn read(mut fields: Fields<'a>) -> Result<Self> {
+        let mut parts = Self::default();
+        while let Some(key) = fields.key()? {
+            match key {
+                key::ATTRIBUTE => {
+                    fields.delimited()?;
+                    fields.skip_run(key::ATTRIBUTE);
+                }
+                key::TRACE_ID => parts.identity.trace_id = fields.delimited()?,
+                key::SPAN_ID => parts.identity.span_id = fields.delimited()?,
+                key::TRACE_STATE => parts.trace_state = fields.text(3)?,
+                key::PARENT_SPAN_ID => parts.parent_span_id = fields.delimited()?,
+                key::NAME => parts.name = fields.text(5)?,
+                key::KIND => parts.kind = wire::low_half(fields.varint()?),
+                key::START => parts.identity.start_time_unix_nano = fields.fixed64()?,
+                key::END => parts.identity.end_time_unix_nano = fields.fixed64()?,
+                key::DROPPED_ATTRIBUTES => {
+                    parts.dropped_attributes_count = wire::low_half(fields.varint()?);
+                }
+                key::DROPPED_EVENTS => {
+                    parts.dropped_events_count = wire::low_half(fields.varint()?);
+                }
+                key::LINK => {
+                    fields.delimited()?;
+                    parts.has_links = true;
+                }
+                key::DROPPED_LINKS => {
+                    parts.dropped_links_count = wire::low_half(fields.varint()?);
+                }
+                key::STATUS => {
+                    let status = fields.message()?;
+                    read_status(status, &mut parts.status_code, &mut parts.status_message)?;
+                }
+                key::FLAGS => parts.flags = fields.fixed32()?,
+                other => fields.skip_other(other, key::OF_SUMMARY)?,
+            }
+        }
+        Ok(parts)
+    }
+
+    /// # Errors
+    /// Ids that cannot be.
+    #[inline]
+    pub(crate) fn summary(&self) -> Result<SpanSummary<'a>> {
+        let Identity {
+            trace_id,
+            span_id,
+            start_time_unix_nano,
+            end_time_unix_nano,
+        } = self.identity;
+        Ok(SpanSummary {
+            trace_id: TraceId::from_slice(trace_id).map_err(|_| Error::TraceId)?,
+            span_id: SpanId::from_slice(span_id).map_err(|_| Error::SpanId)?,
+            parent_span_id: SpanId::from_slice(self.parent_span_id).ok(),
+            trace_state: self.trace_state,
+            flags: self.flags,
+            name: self.name,
+            kind: SpanKind::from_number(self.kind),
+            start_time_unix_nano,
+            end_time_unix_nano,
+            status_code: StatusCode::from_number(self.status_code),
+            status_message: self.status_message,
+            dropped_attributes_count: self.dropped_attributes_count,
+            dropped_events_count: self.dropped_events_count,
+            dropped_links_count: self.dropped_links_count,
+            has_links: self.has_links,
+        })
+    }
+}
+
 /// Ids and times of a span: what decides whether it is accepted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Identity<'a> {
@@ -357,15 +394,48 @@ impl<'a> Identity<'a> {
     #[inline]
     pub(crate) fn read(mut fields: Fields<'a>) -> Result<Self> {
         let mut identity = Self::default();
-        while let Some((number, value)) = fields.step()? {
-            match number {
-                1 => identity.trace_id = fields.bytes_of(number, value)?,
-                2 => identity.span_id = fields.bytes_of(number, value)?,
-                7 => identity.start_time_unix_nano = fields.fixed64_of(number, value)?,
-                8 => identity.end_time_unix_nano = fields.fixed64_of(number, value)?,
-                _ => {}
+        while let Some(key) = fields.key()? {
+            match key {
+                key::ATTRIBUTE => {
+                    fields.delimited()?;
+                    fields.skip_run(key::ATTRIBUTE);
+                }
+                key::TRACE_ID => identity.trace_id = fields.delimited()?,
+                key::SPAN_ID => identity.span_id = fields.delimited()?,
+                key::START => identity.start_time_unix_nano = fields.fixed64()?,
+                key::END => identity.end_time_unix_nano = fields.fixed64()?,
+                other => fields.skip_other(other, key::OF_IDENTITY)?,
             }
         }
         Ok(identity)
     }
+}
+
+/// The fields of a `Span`: number and wire type in one.
+pub(crate) mod key {
+    use crate::wire::{bytes_key, fixed32_key, fixed64_key, varint_key};
+
+    pub(crate) const TRACE_ID: u32 = bytes_key(1);
+    pub(crate) const SPAN_ID: u32 = bytes_key(2);
+    pub(crate) const TRACE_STATE: u32 = bytes_key(3);
+    pub(crate) const PARENT_SPAN_ID: u32 = bytes_key(4);
+    pub(crate) const NAME: u32 = bytes_key(5);
+    pub(crate) const KIND: u32 = varint_key(6);
+    pub(crate) const START: u32 = fixed64_key(7);
+    pub(crate) const END: u32 = fixed64_key(8);
+    pub(crate) const ATTRIBUTE: u32 = bytes_key(9);
+    pub(crate) const DROPPED_ATTRIBUTES: u32 = varint_key(10);
+    pub(crate) const EVENT: u32 = bytes_key(11);
+    pub(crate) const DROPPED_EVENTS: u32 = varint_key(12);
+    pub(crate) const LINK: u32 = bytes_key(13);
+    pub(crate) const DROPPED_LINKS: u32 = varint_key(14);
+    pub(crate) const STATUS: u32 = bytes_key(15);
+    pub(crate) const FLAGS: u32 = fixed32_key(16);
+
+    /// Numbers of the fields that a reader of ids and times knows: bit n for field n.
+    pub(crate) const OF_IDENTITY: u32 = 0b1_1000_0110;
+    /// Of those that a reader of summaries knows: all but attributes, events and links.
+    pub(crate) const OF_SUMMARY: u32 = ALL & !(1 << 9 | 1 << 11 | 1 << 13);
+    /// Of all.
+    pub(crate) const ALL: u32 = 0b1_1111_1111_1111_1110;
 }

@@ -8,7 +8,11 @@
 //! if the value fits into 64 bits, a field number of zero and unknown wire types are errors, a known
 //! field with the wrong wire type is an error (and not an unknown field, as in C++).
 
+mod text;
+
 use crate::error::{Error, Result, offset_u32};
+
+pub(crate) use text::{is_text, text};
 
 /// How deeply groups may be nested; prost's own limit lies between 95 and 100, by place.
 pub const GROUP_DEPTH_MAX: usize = 32;
@@ -88,26 +92,49 @@ impl<'a> Fields<'a> {
     /// Bytes that are not a field.
     #[inline(always)]
     pub(crate) fn step(&mut self) -> Result<Option<(u32, Value<'a>)>> {
+        match self.key()? {
+            Some(key) => Ok(Some((key >> 3, self.value(key)?))),
+            None => Ok(None),
+        }
+    }
+
+    /// What the next field is: its number and wire type in one, as [`bytes_key`] and its like have them. `None` at the
+    /// end. What reads every span matches on it, which is one jump where [`Self::step`] takes two.
+    #[inline(always)]
+    pub(crate) fn key(&mut self) -> Result<Option<u32>> {
         let Some((&first, rest)) = self.rest.split_first() else {
             return Ok(None);
         };
-        let (number, wire_type) = if first < 0x80 {
+        let key = if first < 0x80 {
             self.rest = rest;
-            (u32::from(first >> 3), first & 7)
+            u32::from(first)
         } else {
-            self.long_key()?
+            let (key, rest) = long_key(self.rest, self.end)?;
+            self.rest = rest;
+            key
         };
-        if number == 0 {
+        if key >> 3 == 0 {
             return Err(Error::FieldKey {
                 offset: offset_u32(self.offset()),
             });
         }
-        let value = match wire_type {
+        Ok(Some(key))
+    }
+
+    /// The content of the field whose [`Self::key`] was read.
+    #[inline(always)]
+    pub(crate) fn value(&mut self, key: u32) -> Result<Value<'a>> {
+        Ok(match key & 7 {
             0 => Value::Varint(self.varint()?),
-            1 => Value::Fixed64(u64::from_le_bytes(self.take_array()?)),
+            1 => Value::Fixed64(self.fixed64()?),
             2 => Value::Bytes(self.delimited()?),
-            3 => self.skip_group(number)?,
-            5 => Value::Fixed32(u32::from_le_bytes(self.take_array()?)),
+            3 => {
+                let mut group = self.clone();
+                group.skip_group(key >> 3)?;
+                *self = group;
+                Value::Group
+            }
+            5 => Value::Fixed32(self.fixed32()?),
             4 => {
                 return Err(Error::Group {
                     offset: offset_u32(self.offset()),
@@ -118,8 +145,53 @@ impl<'a> Fields<'a> {
                     offset: offset_u32(self.offset()),
                 });
             }
-        };
-        Ok(Some((number, value)))
+        })
+    }
+
+    /// Steps over the fields with this key that follow each other. One that is broken is left where it is.
+    #[inline(always)]
+    pub(crate) fn skip_run(&mut self, bytes_key: u32) {
+        self.skip_run_while(bytes_key, |_| true);
+    }
+
+    /// The same up to one whose content is not to be skipped.
+    #[inline(always)]
+    pub(crate) fn skip_run_while(
+        &mut self,
+        bytes_key: u32,
+        mut is_skipped: impl FnMut(&'a [u8]) -> bool,
+    ) {
+        let mut rest = self.rest;
+        while let [key, len, after @ ..] = rest
+            && u32::from(*key) == bytes_key
+        {
+            let split = if *len < 0x80 {
+                after.split_at_checked(usize::from(*len))
+            } else if let [high, after @ ..] = after
+                && *high < 0x80
+            {
+                after.split_at_checked(usize::from(*len & 0x7f) | (usize::from(*high) << 7))
+            } else {
+                None
+            };
+            match split {
+                Some((content, after)) if is_skipped(content) => rest = after,
+                Some(_) | None => break,
+            }
+        }
+        self.rest = rest;
+    }
+
+    /// Steps over a field that its reader has not matched by its key; bit n of `known` says that field n is one that it
+    /// reads, so that it must have another wire type.
+    #[inline(always)]
+    pub(crate) fn skip_other(&mut self, key: u32, known: u32) -> Result<()> {
+        let number = key >> 3;
+        self.value(key)?;
+        if known.checked_shr(number).is_some_and(|bits| bits & 1 != 0) {
+            return Err(self.wrong_wire_type(number));
+        }
+        Ok(())
     }
 
     /// The next number of a packed repeated field whose numbers have this wire type.
@@ -128,29 +200,15 @@ impl<'a> Fields<'a> {
             return Ok(None);
         }
         Ok(Some(match wire_type {
-            1 => Value::Fixed64(u64::from_le_bytes(self.take_array()?)),
-            5 => Value::Fixed32(u32::from_le_bytes(self.take_array()?)),
+            1 => Value::Fixed64(self.fixed64()?),
+            5 => Value::Fixed32(self.fixed32()?),
             _ => Value::Varint(self.varint()?),
         }))
     }
 
-    #[cold]
-    fn long_key(&mut self) -> Result<(u32, u8)> {
-        let offset = self.offset();
-        let key = self.varint()?;
-        let invalid = Error::FieldKey {
-            offset: offset_u32(offset),
-        };
-        if key >> 3 > FIELD_NUMBER_MAX {
-            return Err(invalid);
-        }
-        let number = u32::try_from(key >> 3).map_err(|_| invalid)?;
-        let wire_type = u8::try_from(key & 7).map_err(|_| invalid)?;
-        Ok((number, wire_type))
-    }
-
+    /// A field's content: an integer, boolean or enum.
     #[inline(always)]
-    fn varint(&mut self) -> Result<u64> {
+    pub(crate) fn varint(&mut self) -> Result<u64> {
         match self.rest {
             [a, rest @ ..] if *a < 0x80 => {
                 self.rest = rest;
@@ -160,32 +218,24 @@ impl<'a> Fields<'a> {
                 self.rest = rest;
                 Ok(u64::from(*a & 0x7f) | (u64::from(*b) << 7))
             }
-            _ => self.long_varint(),
+            rest => {
+                let (value, rest) = long_varint(rest, self.end)?;
+                self.rest = rest;
+                Ok(value)
+            }
         }
     }
 
-    fn long_varint(&mut self) -> Result<u64> {
-        let mut value = 0_u64;
-        let mut shift = 0_u32;
-        let mut rest = self.rest;
-        while let Some((&byte, after)) = rest.split_first() {
-            // The tenth byte holds the 64th bit and nothing else.
-            if shift == 63 && byte > 1 {
-                return Err(Error::Varint {
-                    offset: offset_u32(self.offset()),
-                });
-            }
-            value |= u64::from(byte & 0x7f).wrapping_shl(shift);
-            shift = shift.saturating_add(7);
-            rest = after;
-            if byte < 0x80 {
-                self.rest = rest;
-                return Ok(value);
-            }
-        }
-        Err(Error::Truncated {
-            offset: offset_u32(self.end),
-        })
+    /// A field's content: eight bytes.
+    #[inline(always)]
+    pub(crate) fn fixed64(&mut self) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.take_array()?))
+    }
+
+    /// A field's content: four bytes.
+    #[inline(always)]
+    pub(crate) fn fixed32(&mut self) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.take_array()?))
     }
 
     #[inline(always)]
@@ -201,8 +251,9 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// A field's content: a string, bytes or a message.
     #[inline(always)]
-    fn delimited(&mut self) -> Result<&'a [u8]> {
+    pub(crate) fn delimited(&mut self) -> Result<&'a [u8]> {
         let n_bytes = self.varint()?;
         let split = usize::try_from(n_bytes)
             .ok()
@@ -220,7 +271,7 @@ impl<'a> Fields<'a> {
 
     /// Skips what follows the opening key of a group, up to its closing key.
     #[cold]
-    fn skip_group(&mut self, number: u32) -> Result<Value<'a>> {
+    fn skip_group(&mut self, number: u32) -> Result<()> {
         let mut open = [0_u32; GROUP_DEPTH_MAX];
         let mut depth = 0_usize;
         let mut opened = Some(number);
@@ -232,13 +283,13 @@ impl<'a> Fields<'a> {
                 *open.get_mut(depth).ok_or(mismatch)? = number;
                 depth = depth.saturating_add(1);
             }
-            let (number, wire_type) = self.long_key()?;
-            if number == 0 {
-                return Err(Error::FieldKey {
-                    offset: offset_u32(self.offset()),
+            let Some(key) = self.key()? else {
+                return Err(Error::Truncated {
+                    offset: offset_u32(self.end),
                 });
-            }
-            match wire_type {
+            };
+            let number = key >> 3;
+            match key & 7 {
                 0 => drop(self.varint()?),
                 1 => drop(self.take_array::<8>()?),
                 2 => drop(self.delimited()?),
@@ -249,7 +300,7 @@ impl<'a> Fields<'a> {
                         return Err(mismatch);
                     }
                     if depth == 0 {
-                        return Ok(Value::Group);
+                        return Ok(());
                     }
                 }
                 5 => drop(self.take_array::<4>()?),
@@ -262,20 +313,39 @@ impl<'a> Fields<'a> {
         }
     }
 
-    #[cold]
+    #[inline(always)]
     pub(crate) fn wrong_wire_type(&self, field: u32) -> Error {
-        Error::WireType {
-            offset: offset_u32(self.offset()),
-            field,
+        wrong_wire_type(self.offset(), field)
+    }
+
+    #[inline(always)]
+    pub(crate) fn repeated(&self, field: u32) -> Error {
+        repeated(self.offset(), field)
+    }
+
+    /// A field's content: a string.
+    #[inline(always)]
+    pub(crate) fn text(&mut self, field: u32) -> Result<&'a str> {
+        let bytes = self.delimited()?;
+        text(bytes).ok_or_else(|| self.not_utf8(field, bytes))
+    }
+
+    /// A field's content: a string, which is checked and not given.
+    #[inline(always)]
+    pub(crate) fn check_text(&mut self, field: u32) -> Result<()> {
+        let bytes = self.delimited()?;
+        if is_text(bytes) {
+            Ok(())
+        } else {
+            Err(self.not_utf8(field, bytes))
         }
     }
 
-    #[cold]
-    pub(crate) fn repeated(&self, field: u32) -> Error {
-        Error::Repeated {
-            offset: offset_u32(self.offset()),
-            field,
-        }
+    /// A field's content: a message.
+    #[inline(always)]
+    pub(crate) fn message(&mut self) -> Result<Self> {
+        let bytes = self.delimited()?;
+        Ok(self.child(bytes))
     }
 
     /// `value` of the field just read as an integer, boolean or enum.
@@ -336,20 +406,99 @@ impl<'a> Fields<'a> {
     /// Checks that `value` of the field just read is a string.
     #[inline(always)]
     pub(crate) fn check_str(&self, field: u32, value: Value<'a>) -> Result<()> {
-        let bytes = self.bytes_of(field, value)?;
-        if is_text(bytes) {
-            Ok(())
-        } else {
-            Err(self.not_utf8(field, bytes))
+        match value {
+            Value::Bytes(bytes) if is_text(bytes) => Ok(()),
+            Value::Bytes(bytes) => Err(self.not_utf8(field, bytes)),
+            _ => Err(self.wrong_wire_type(field)),
         }
     }
 
-    #[cold]
+    #[inline(always)]
     pub(crate) fn not_utf8(&self, field: u32, bytes: &[u8]) -> Error {
-        Error::Utf8 {
-            offset: offset_u32(self.offset_of(bytes)),
-            field,
+        not_utf8(self.offset_of(bytes), field)
+    }
+}
+
+/// The key of a field of strings, bytes or messages.
+pub(crate) const fn bytes_key(number: u32) -> u32 {
+    number << 3 | 2
+}
+
+/// The key of a field of integers, booleans or enums.
+pub(crate) const fn varint_key(number: u32) -> u32 {
+    number << 3
+}
+
+/// The key of a field of eight bytes.
+pub(crate) const fn fixed64_key(number: u32) -> u32 {
+    number << 3 | 1
+}
+
+/// The key of a field of four bytes.
+pub(crate) const fn fixed32_key(number: u32) -> u32 {
+    number << 3 | 5
+}
+
+// What is rare takes its place by value and is called, so that a walk stays in registers.
+
+/// A key of any length, and what follows it. `end` is the offset of the end of `rest`.
+#[cold]
+fn long_key(rest: &[u8], end: usize) -> Result<(u32, &[u8])> {
+    let (key, after) = long_varint(rest, end)?;
+    let number = key >> 3;
+    match u32::try_from(key) {
+        Ok(key) if number <= FIELD_NUMBER_MAX => Ok((key, after)),
+        Ok(_) | Err(_) => Err(Error::FieldKey {
+            offset: offset_u32(end.saturating_sub(rest.len())),
+        }),
+    }
+}
+
+#[inline(never)]
+fn long_varint(bytes: &[u8], end: usize) -> Result<(u64, &[u8])> {
+    let mut value = 0_u64;
+    let mut shift = 0_u32;
+    let mut rest = bytes;
+    while let Some((&byte, after)) = rest.split_first() {
+        // The tenth byte holds the 64th bit and nothing else.
+        if shift == 63 && byte > 1 {
+            return Err(Error::Varint {
+                offset: offset_u32(end.saturating_sub(bytes.len())),
+            });
         }
+        value |= u64::from(byte & 0x7f).wrapping_shl(shift);
+        shift = shift.saturating_add(7);
+        rest = after;
+        if byte < 0x80 {
+            return Ok((value, rest));
+        }
+    }
+    Err(Error::Truncated {
+        offset: offset_u32(end),
+    })
+}
+
+#[cold]
+fn wrong_wire_type(end: usize, field: u32) -> Error {
+    Error::WireType {
+        offset: offset_u32(end),
+        field,
+    }
+}
+
+#[cold]
+fn repeated(end: usize, field: u32) -> Error {
+    Error::Repeated {
+        offset: offset_u32(end),
+        field,
+    }
+}
+
+#[cold]
+fn not_utf8(begin: usize, field: u32) -> Error {
+    Error::Utf8 {
+        offset: offset_u32(begin),
+        field,
     }
 }
 
@@ -364,48 +513,6 @@ impl<'a> Iterator for Fields<'a> {
         }
         step.transpose()
     }
-}
-
-/// Strings up to here are checked by the standard library, which is the faster for them.
-const SHORT_BYTES_MAX: usize = 64;
-
-/// `bytes` as text, if they are UTF-8.
-#[inline]
-pub(crate) fn text(bytes: &[u8]) -> Option<&str> {
-    if bytes.len() <= SHORT_BYTES_MAX {
-        std::str::from_utf8(bytes).ok()
-    } else {
-        simdutf8::basic::from_utf8(bytes).ok()
-    }
-}
-
-/// Are `bytes` UTF-8?
-#[inline(always)]
-pub(crate) fn is_text(bytes: &[u8]) -> bool {
-    if bytes.len() <= SHORT_BYTES_MAX {
-        is_short_text(bytes)
-    } else {
-        is_long_text(bytes)
-    }
-}
-
-#[inline(always)]
-fn is_short_text(bytes: &[u8]) -> bool {
-    let (words, tail) = bytes.as_chunks::<8>();
-    let mut seen = words
-        .iter()
-        .fold(0, |seen, word| seen | u64::from_le_bytes(*word));
-    // The last eight bytes overlap the words before them: cheaper than a loop over the tail.
-    match bytes.last_chunk::<8>() {
-        Some(last) => seen |= u64::from_le_bytes(*last),
-        None => seen |= u64::from(tail.iter().fold(0, |seen, byte| seen | byte)),
-    }
-    seen & 0x8080_8080_8080_8080 == 0 || is_long_text(bytes)
-}
-
-#[inline(never)]
-fn is_long_text(bytes: &[u8]) -> bool {
-    simdutf8::basic::from_utf8(bytes).is_ok()
 }
 
 /// The lower 32 bits: what protobuf makes of a varint in a 32-bit field.

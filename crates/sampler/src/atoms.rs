@@ -102,7 +102,7 @@ impl BitOrAssign for AtomSet {
 #[derive(Debug, Default)]
 pub(crate) struct Atoms {
     /// Conditions on a key.
-    by_key: FxHashMap<Box<str>, Vec<(AtomSet, Matcher)>>,
+    by_key: FxHashMap<Box<[u8]>, Vec<(AtomSet, Matcher)>>,
     /// Bit n is set if a key of length n (modulo 64) is looked for: rejects most keys unhashed.
     key_lengths: u64,
     /// Every atom that attributes can satisfy.
@@ -181,9 +181,9 @@ impl AtomsBuilder {
         }
         let matcher = Matcher::compile(policy, &condition)?;
         let atom = self.number(policy, meaning)?;
-        self.atoms.key_lengths |= length_bit(key);
+        self.atoms.key_lengths |= length_bit(key.as_bytes());
         self.atoms.of_attributes |= atom;
-        let conditions = self.atoms.by_key.entry(key.into()).or_default();
+        let conditions = self.atoms.by_key.entry(key.as_bytes().into()).or_default();
         conditions.push((atom, matcher));
         Ok(atom)
     }
@@ -350,20 +350,18 @@ impl Atoms {
     /// One pass over attributes for all conditions on them.
     fn read(
         &self,
-        attributes: Attributes<'_>,
+        mut attributes: Attributes<'_>,
         satisfied: AtomSet,
         owner: Owner,
     ) -> Result<AtomSet, otlp::Error> {
         let mut found = AtomSet::EMPTY;
         let mut seen = AtomSet::EMPTY;
-        for attribute in attributes {
-            let (key, value) = attribute?;
-            if self.key_lengths & length_bit(key) == 0 {
-                continue;
-            }
-            let Some(conditions) = self.by_key.get(key) else {
-                continue;
-            };
+        let conditions_on = |key: &[u8]| {
+            let may_be_known = self.key_lengths & length_bit(key) != 0;
+            may_be_known.then(|| self.by_key.get(key)).flatten()
+        };
+        while let Some(attribute) = attributes.find_next(conditions_on) {
+            let (conditions, value) = attribute?;
             for (atom, matcher) in conditions {
                 if satisfied.contains(*atom) || (self.first_counts && seen.contains(*atom)) {
                     continue;
@@ -380,6 +378,6 @@ impl Atoms {
     }
 }
 
-fn length_bit(key: &str) -> u64 {
+fn length_bit(key: &[u8]) -> u64 {
     1 << (key.len() % 64)
 }

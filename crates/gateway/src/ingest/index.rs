@@ -111,14 +111,13 @@ impl<D: Disk> Ingest<D> {
         let unreadable = |source| Error::Export { position, source };
         let limits = self.settings.window.limits(received_unix_nano);
         let mut resource: Option<(u32, ResourceFacts)> = None;
-        for at in otlp::export::spans(body, &limits) {
-            let at = at.map_err(unreadable)?;
+        for at in otlp::export::summaries(body, &limits) {
+            let (at, summary) = at.map_err(unreadable)?;
             let facts = self.facts_of(&at, position, &mut resource)?;
             let handle = SpanHandle {
                 position: position.as_u64(),
                 offset: at.offset,
             };
-            let summary = SpanSummary::read(at.span).map_err(unreadable)?;
             if self.is_known(source, &summary, handle, indexed) {
                 continue;
             }

@@ -87,9 +87,9 @@ fn failure(status: &tonic::Status) -> Failure {
     }
 }
 
-/// Hands bytes over without encoding or decoding them.
+/// Hands the bytes of messages over without encoding or decoding them.
 #[derive(Debug, Clone, Copy, Default)]
-struct RawCodec;
+pub struct RawCodec;
 
 impl Codec for RawCodec {
     type Encode = Bytes;

@@ -33,6 +33,7 @@ use crate::rng::Rng;
 
 pub use endpoint::Endpoint;
 pub use failure::{ExportError, Failure, Status};
+pub use grpc::RawCodec;
 pub use retry::Retry;
 
 /// The largest answer that is read; the protocol tells servers to stay below it.

@@ -206,3 +206,56 @@ fn elements_and_entries_of_nested_values_are_iterated() {
     assert_eq!(of_kvlist(&[]).count(), 0);
     assert!(of_kvlist(&[0x0a]).next().unwrap().is_err());
 }
+
+/// Against the plain walk, which decodes every attribute: whatever keys are looked for, and in any layout.
+#[test]
+fn what_is_found_is_what_a_walk_over_all_would_find() {
+    let key = |key: &str| [&[0x0a, key.len() as u8], key.as_bytes()].concat();
+    let int = |int: u8| vec![0x12, 2, 0x18, int];
+    let attributes = [
+        [key("a"), int(1)].concat(),
+        // Value before key, a key that repeats, no value, no key, a field of a later version, a long length.
+        [int(2), key("a")].concat(),
+        [key("b"), int(3), key("a")].concat(),
+        key("a"),
+        int(4),
+        [key("a"), int(5), vec![0x22, 1, 7]].concat(),
+        [key("a"), vec![0x12, 0x82, 0x00, 0x18, 6]].concat(),
+        [key(&"k".repeat(100)), int(7)].concat(),
+        [key("b"), int(8)].concat(),
+    ];
+    let mut span = Vec::new();
+    for attribute in &attributes {
+        // A field that is no attribute, so that runs begin again.
+        span.extend([0x30, 2, 0x4a, attribute.len() as u8]);
+        span.extend(attribute);
+        span.extend([0x4a, attribute.len() as u8]);
+        span.extend(attribute);
+    }
+    for wanted in ["a", "b", "", "none", &"k".repeat(100)] {
+        let all = of_span(&span).map(Result::unwrap);
+        let want: Vec<_> = all.filter(|(key, _)| *key == wanted).collect();
+        let mut attributes = of_span(&span);
+        let mut found = Vec::new();
+        let is_wanted = |key| (key == wanted.as_bytes()).then_some(wanted);
+        while let Some(next) = attributes.find_next(is_wanted) {
+            found.push(next.unwrap());
+        }
+        assert_eq!(found, want, "{wanted}");
+    }
+}
+
+#[test]
+fn a_search_ends_at_broken_bytes() {
+    for broken in [
+        &[0x4a, 9, 0x0a][..],
+        &[0x4a, 3, 0x0a, 9, b'a'],
+        &[0x49, 1],
+        &[0x4a, 0x80],
+    ] {
+        let mut attributes = of_span(broken);
+        let first = attributes.find_next(|_| Some(()));
+        assert!(first.is_some_and(|first| first.is_err()), "{broken:?}");
+        assert!(attributes.find_next(|_| Some(())).is_none());
+    }
+}

@@ -5,7 +5,7 @@ use crate::{
     error::Result,
     export::{Checked, Limits, Rejection, items, judge},
     schema::{self, Message},
-    span::Identity,
+    span::{Identity, key},
     wire::Fields,
 };
 
@@ -68,24 +68,35 @@ impl Pass<'_> {
 
     fn span(&mut self, mut fields: Fields<'_>) -> Result<()> {
         let mut identity = Identity::default();
-        while let Some((number, value)) = fields.step()? {
-            match number {
-                9 => {
-                    let attribute = fields.message_of(number, value)?;
+        while let Some(key) = fields.key()? {
+            match key {
+                key::ATTRIBUTE => {
+                    let attribute = fields.message()?;
                     attribute::check_key_value(attribute, 1, self.depth_max)?;
+                    let may_be_scalar = self.depth_max > 0;
+                    fields.skip_run_while(key::ATTRIBUTE, |attribute| {
+                        may_be_scalar && attribute::is_usual(attribute)
+                    });
                 }
-                1 => identity.trace_id = fields.bytes_of(number, value)?,
-                2 => identity.span_id = fields.bytes_of(number, value)?,
-                3 | 5 => fields.check_str(number, value)?,
-                4 => drop(fields.bytes_of(number, value)?),
-                6 | 10 | 12 | 14 => drop(fields.varint_of(number, value)?),
-                7 => identity.start_time_unix_nano = fields.fixed64_of(number, value)?,
-                8 => identity.end_time_unix_nano = fields.fixed64_of(number, value)?,
-                11 => self.message(fields.message_of(number, value)?, &schema::EVENT)?,
-                13 => self.message(fields.message_of(number, value)?, &schema::LINK)?,
-                15 => self.message(fields.message_of(number, value)?, &schema::STATUS)?,
-                16 => drop(fields.fixed32_of(number, value)?),
-                _ => {}
+                key::TRACE_ID => identity.trace_id = fields.delimited()?,
+                key::SPAN_ID => identity.span_id = fields.delimited()?,
+                key::TRACE_STATE => fields.check_text(3)?,
+                key::PARENT_SPAN_ID => {
+                    fields.delimited()?;
+                }
+                key::NAME => fields.check_text(5)?,
+                key::KIND | key::DROPPED_ATTRIBUTES | key::DROPPED_EVENTS | key::DROPPED_LINKS => {
+                    fields.varint()?;
+                }
+                key::START => identity.start_time_unix_nano = fields.fixed64()?,
+                key::END => identity.end_time_unix_nano = fields.fixed64()?,
+                key::EVENT => self.message(fields.message()?, &schema::EVENT)?,
+                key::LINK => self.message(fields.message()?, &schema::LINK)?,
+                key::STATUS => self.message(fields.message()?, &schema::STATUS)?,
+                key::FLAGS => {
+                    fields.fixed32()?;
+                }
+                other => fields.skip_other(other, key::ALL)?,
             }
         }
         self.tally.count(judge(&identity, self.limits), &identity);

@@ -3,7 +3,7 @@
 use crate::{
     error::{Result, offset_u32},
     export::{Limits, judge},
-    span::Identity,
+    span::{Identity, Parts, SpanSummary},
     wire::Fields,
 };
 
@@ -35,6 +35,12 @@ pub struct Spans<'a> {
     limits: Limits,
 }
 
+/// See [`summaries`].
+#[derive(Clone, Debug)]
+pub struct Summaries<'a> {
+    spans: Spans<'a>,
+}
+
 /// See [`spans_at`].
 #[derive(Clone, Debug)]
 pub struct SpansAt<'a> {
@@ -48,6 +54,13 @@ pub fn spans<'a>(body: &'a [u8], limits: &Limits) -> Spans<'a> {
     Spans {
         walk: Walk::new(body),
         limits: *limits,
+    }
+}
+
+/// The accepted spans of a checked body and their summaries, both from one pass over each span; see [`Spans`].
+pub fn summaries<'a>(body: &'a [u8], limits: &Limits) -> Summaries<'a> {
+    Summaries {
+        spans: spans(body, limits),
     }
 }
 
@@ -76,11 +89,35 @@ impl<'a> Iterator for Spans<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
+        let identity = |identity: &Identity<'a>| *identity;
+        let next = self.next_read(Identity::read, identity);
+        next.map(|next| next.map(|(span, _)| span))
+    }
+}
+
+impl<'a> Iterator for Summaries<'a> {
+    type Item = Result<(SpanAt<'a>, SpanSummary<'a>)>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.spans.next_read(Parts::read, |parts| parts.identity)?;
+        Some(next.and_then(|(span, parts)| Ok((span, parts.summary()?))))
+    }
+}
+
+impl<'a> Spans<'a> {
+    /// The next accepted span and what was read of it.
+    #[inline(always)]
+    fn next_read<T>(
+        &mut self,
+        read: impl Fn(Fields<'a>) -> Result<T>,
+        identity_of: impl Fn(&T) -> Identity<'a>,
+    ) -> Option<Result<(SpanAt<'a>, T)>> {
         loop {
             match self.walk.step(|_| true) {
-                Ok(Some(span)) => match Identity::read(Fields::new(span.span)) {
-                    Ok(identity) if judge(&identity, &self.limits).is_some() => {}
-                    Ok(_) => return Some(Ok(span)),
+                Ok(Some(span)) => match read(Fields::new(span.span)) {
+                    Ok(found) if judge(&identity_of(&found), &self.limits).is_some() => {}
+                    Ok(found) => return Some(Ok((span, found))),
                     Err(error) => return Some(self.walk.fail(error)),
                 },
                 Ok(None) => return None,

@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Signal, attribute,
-    export::{Limits, check, spans, spans_at},
+    export::{Limits, check, spans, spans_at, summaries},
     json::{from_protobuf, to_protobuf},
     metrics, prometheus,
     reframe::Reframer,
@@ -32,6 +32,13 @@ pub fn exercise_traces(body: &[u8]) {
             .n_invalid_ids
             .saturating_add(checked.n_outside_window)
     );
+
+    let one_by_one: Result<Vec<_>, Error> = walked
+        .iter()
+        .map(|at| Ok((*at, SpanSummary::read(at.span)?)))
+        .collect();
+    let in_one_pass: Result<Vec<_>, _> = summaries(body, &limits).collect();
+    assert_eq!(in_one_pass, one_by_one, "summaries are those of the spans");
 
     let offsets: Vec<u32> = walked.iter().map(|at| at.offset).collect();
     let again: Result<Vec<_>, _> = spans_at(body, &offsets).collect();

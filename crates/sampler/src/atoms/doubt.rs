@@ -25,7 +25,7 @@ impl Atoms {
         let mut found = self.ottl.reading(part);
         match part {
             Part::SpanAttribute(key) | Part::ResourceAttribute(key) => {
-                for (atom, _) in self.by_key.get(key).into_iter().flatten() {
+                for (atom, _) in self.by_key.get(key.as_bytes()).into_iter().flatten() {
                     found |= *atom;
                 }
             }
@@ -42,9 +42,11 @@ impl Atoms {
     /// All parts of spans that atoms look at and storage may lose, sorted, each once.
     pub(crate) fn parts(&self) -> Vec<Part> {
         let mut parts: Vec<Part> = self.ottl.parts().cloned().collect();
-        for key in self.by_key.keys() {
-            parts.push(Part::SpanAttribute(key.clone()));
-            parts.push(Part::ResourceAttribute(key.clone()));
+        for meaning in &self.meanings {
+            if let Meaning::Attribute(key, _) = meaning {
+                parts.push(Part::SpanAttribute(key.as_str().into()));
+                parts.push(Part::ResourceAttribute(key.as_str().into()));
+            }
         }
         if !self.trace_states.is_empty() {
             parts.push(Part::TraceState);
@@ -71,7 +73,7 @@ impl Atoms {
         let mut on_keys = AtomSet::EMPTY;
         for attribute in attribute::of_resource(resource) {
             let (key, _) = attribute?;
-            for (atom, _) in self.by_key.get(key).into_iter().flatten() {
+            for (atom, _) in self.by_key.get(key.as_bytes()).into_iter().flatten() {
                 on_keys |= *atom;
             }
         }

@@ -1,5 +1,5 @@
 // A Collector with the contrib tail_sampling processor between the OTLP receiver and an exporter
-// that writes down which traces were kept. Its configuration is a Collector configuration file.
+// that writes down which traces were kept, or the OTLP exporter (for benches/service). Its configuration is a Collector configuration file.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/provider/fileprovider"
 	"go.opentelemetry.io/collector/exporter"
+	"go.opentelemetry.io/collector/exporter/otlpexporter"
 	"go.opentelemetry.io/collector/otelcol"
 	"go.opentelemetry.io/collector/processor"
 	"go.opentelemetry.io/collector/receiver"
@@ -27,7 +28,8 @@ func factories() (otelcol.Factories, error) {
 	if set.Processors, err = otelcol.MakeFactoryMap[processor.Factory](tailsamplingprocessor.NewFactory()); err != nil {
 		return set, err
 	}
-	set.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](newTraceIDsFactory())
+	set.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](
+		newTraceIDsFactory(), otlpexporter.NewFactory())
 	return set, err
 }
 

@@ -1,0 +1,150 @@
+"""Each bar of the design: what it asks for, what was measured, and whether that reaches it.
+
+A bar of which a run has no number says so; it is not left out.
+"""
+
+import scenarios
+
+# From here on queues are full and the allocator has what it needs.
+STEADY_SECONDS = 5
+MEMORY_DRIFT_MAX = 1.1
+# Less is no overload by twice the capacity.
+OFFERED_MIN = 1.8
+
+
+def row_of(run, scenario, peer):
+    """The row of a step that did not fail."""
+    rows = (row for row in run if (row["scenario"], row["peer"]) == (scenario, peer))
+    return next((row for row in rows if "trouble" not in row), None)
+
+
+def table(measured):
+    """Lines of Markdown, a column per run."""
+    runs = measured["runs"]
+    yield "| bar | asked for |" + "".join(f" run {idx + 1} |" for idx in range(len(runs)))
+    yield "|---|---|" + "---|" * len(runs)
+    for what, asked, of_run in BARS:
+        cells = [_cell(of_run(run, measured)) for run in runs]
+        yield f"| {what} | {asked} | " + " | ".join(cells) + " |"
+
+
+def _cell(found):
+    if found is None:
+        return "not measured"
+    text, is_reached = found
+    if is_reached is None:
+        return f"not measured: {text}"
+    return f"{text}: {'reached' if is_reached else '**missed**'}"
+
+
+def _per_cpu_s(row):
+    return row["load"]["accepted_spans"] / row["cpu_s"]
+
+
+def _rate(row):
+    return row["load"]["accepted_spans"] / row["load"]["seconds"]
+
+
+def _intake(_run, measured):
+    rates = measured.get("intake_spans_per_s")
+    return rates and (f"{rates:,.0f} spans/s", rates >= 2_000_000)
+
+
+def _service(run, _):
+    row = row_of(run, "maximum", scenarios.TABLES)
+    return row and (f"{_per_cpu_s(row):,.0f} spans/s", _per_cpu_s(row) >= 1_000_000)
+
+
+def _beside_collector(run, _):
+    row = row_of(run, "maximum", scenarios.TABLES)
+    peers = (row_of(run, "maximum", peer) for peer in (scenarios.COLLECTOR, scenarios.SHARDED))
+    # The better of both is the peer.
+    best = max((_per_cpu_s(peer) for peer in peers if peer), default=None)
+    if not row or not best:
+        return None
+    return f"{_per_cpu_s(row) / best:.1f} x", _per_cpu_s(row) >= 15 * best
+
+
+def _beside_receiver(run, _):
+    row = row_of(run, "maximum", scenarios.TABLES)
+    peer = row_of(run, "maximum", scenarios.CEILING)
+    if not row or not peer:
+        return None
+    share = _per_cpu_s(row) / _per_cpu_s(peer)
+    return f"{100 * share:.0f} %", share >= 0.25
+
+
+def _held_bytes(row):
+    return (row["resident_bytes_held"] - row["resident_bytes_before"]) / row["load"]["accepted_spans"]
+
+
+def _memory(run, _):
+    row, peer = (
+        row_of(run, "30 s undecided", peer) for peer in (scenarios.TABLES, scenarios.COLLECTOR)
+    )
+    if not row or not peer:
+        return None
+    ours, theirs = _held_bytes(row), _held_bytes(peer)
+    return f"{ours:.0f} B per span, the Collector {theirs:.0f}", ours <= theirs / 10
+
+
+def _heap(run, _):
+    row = row_of(run, "30 s undecided", scenarios.TABLES)
+    if not row or row.get("sampler_heap_bytes") is None:
+        return None
+    n_spans = row["held_spans"]
+    n_traces = n_spans / row["spans_per_trace"]
+    heap = row["sampler_heap_bytes"]
+    text = f"{heap / n_spans:.0f} B per span with its share of the trace's"
+    return text, heap <= 64 * n_spans + 256 * n_traces
+
+
+def _stored(run, _):
+    row = row_of(run, "100 % kept", scenarios.TABLES)
+    if not row or not row.get("kept_spans"):
+        return None
+    per_span = row["stored_bytes"] / row["kept_spans"]
+    return f"{per_span:.1f} B", per_span <= 35
+
+
+def _goodput(run, _):
+    row = row_of(run, "overload", scenarios.TABLES)
+    capacity = row_of(run, "maximum", scenarios.TABLES)
+    if not row or not capacity:
+        return None
+    # The last second is not whole.
+    steady = row["load"]["accepted_by_second"][STEADY_SECONDS:-1]
+    if not steady:
+        return None
+    share = sum(steady) / len(steady) / _rate(capacity)
+    offered = row["load"]["accepted_spans"] + row["load"]["refused_spans"]
+    offered = offered / row["load"]["seconds"] / _rate(capacity)
+    if offered < OFFERED_MIN:
+        return f"the generator reached {offered:.1f} times the capacity only", None
+    return f"{100 * share:.0f} % of capacity at {offered:.1f} times the load", share >= 0.95
+
+
+def _bounded(run, _):
+    row = row_of(run, "overload", scenarios.TABLES)
+    if not row:
+        return None
+    bytes_now = [held for _, held in row["resident"]]
+    half = len(bytes_now) // 2
+    if half == 0:
+        return None
+    first, second = max(bytes_now[:half]), max(bytes_now[half:])
+    text = f"peak of the first half {first >> 20} MiB, of the second {second >> 20} MiB"
+    return text, second <= MEMORY_DRIFT_MAX * first
+
+
+BARS = (
+    ("intake, log, index, fold of 5 policies, decide; per core, no network", "2,000,000 spans/s", _intake),
+    ("the same through gRPC, 5 % kept and stored, per core", "1,000,000 spans/s", _service),
+    ("beside the Collector, the better of with and without `num_shards`", "15 x", _beside_collector),
+    ("beside a server that only receives", "25 %", _beside_receiver),
+    ("memory while 30 s are undecided", "1/10 of the Collector's", _memory),
+    ("heap of undecided traces", "64 B per span and 256 B per trace", _heap),
+    ("`spans` on disk, generated LLM traffic", "35 B per span", _stored),
+    ("goodput at twice the capacity", "95 %", _goodput),
+    ("memory meanwhile", "bounded", _bounded),
+)
