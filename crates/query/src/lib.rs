@@ -20,6 +20,8 @@
 //! | `executor` | the threads that plan and execute |
 //! | [`Engine`] | the route as one function |
 //! | [`Answer`] | the stream of rows under the time limit and the row limit |
+//! | `trace` | one trace whole, by its id, as the OTLP that it was |
+//! | [`explain`] | why the requests of a trace were slow, and the statements behind each fact |
 //! | `format`, [`http`] | JSON, CSV and Arrow over HTTP |
 //! | [`postgres`] | the protocol of Postgres: psql, DBeaver, Grafana, every language's driver |
 //! | [`flight`] | Arrow Flight SQL: ADBC, JDBC, notebooks that want columns |
@@ -74,6 +76,9 @@ mod answer;
 mod engine;
 mod executor;
 mod session;
+
+pub mod explain;
+mod trace;
 
 pub mod flight;
 mod format;

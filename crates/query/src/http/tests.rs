@@ -1,8 +1,10 @@
 //! Real requests to a listener on the loopback.
 
 mod attacks;
+mod paths;
 mod refusals;
 mod statement_log;
+mod traces;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
