@@ -1,5 +1,7 @@
 //! HTTP: `POST /v1/sql` and `GET /v1/tables`.
 //!
+//! Beside these there are the query APIs of other trace stores: `jaeger` and `tempo`.
+//!
 //! # `POST /v1/sql`
 //!
 //! - Body `application/json`: `{"sql": "SELECT ..", "format": "json|csv|arrow", "limit": 100}`; only
@@ -42,7 +44,10 @@ use crate::reference;
 
 mod body;
 mod guard;
+mod jaeger;
+mod peers;
 mod refusal;
+mod tempo;
 
 use body::{Clock, stream_answer};
 pub use guard::{Guard, guarded};
@@ -54,6 +59,7 @@ pub fn router(engine: Arc<Engine>) -> Router {
     Router::new()
         .route("/v1/sql", post(run))
         .route("/v1/tables", get(list_tables))
+        .merge(peers::routes())
         .with_state(engine)
 }
 

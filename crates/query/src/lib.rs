@@ -17,6 +17,7 @@
 //! | [`Engine`] | the route as one function |
 //! | [`Answer`] | the stream of rows under the time limit and the row limit |
 //! | `trace` | one trace whole, by its id, as the OTLP that it was |
+//! | `find` | traces by conditions on a span, and the names that can stand in one |
 //! | `format`, [`http`] | JSON, CSV and Arrow over HTTP |
 //! | [`postgres`] | the protocol of Postgres: psql, DBeaver, Grafana, every language's driver |
 //! | [`flight`] | Arrow Flight SQL: ADBC, JDBC, notebooks that want columns |
@@ -68,6 +69,8 @@ mod executor;
 mod session;
 
 mod trace;
+
+mod find;
 
 pub mod flight;
 mod format;

@@ -1,6 +1,7 @@
 //! Real requests to a listener on the loopback.
 
 mod attacks;
+mod peers;
 mod refusals;
 
 use std::net::SocketAddr;
