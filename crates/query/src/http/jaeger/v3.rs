@@ -66,10 +66,14 @@ async fn operations(wanted: Wanted) -> Result<Json<JsonValue>, Failed> {
     ))
 }
 
+/// What stands around the items of the only list.
+const BEFORE: &str = "{\"result\":{\"resourceSpans\":[";
+const AFTER: &str = "]}}";
+
 /// The times that a client may name beside the id are not needed to find it.
 async fn trace_by_id(Path(id): Path<String>, wanted: Wanted) -> Result<Response, Failed> {
     let trace = wanted.trace(parse_id(&id)?).await?;
-    Ok(otlp_of("{\"result\":", &[trace], "}").await?)
+    Ok(otlp_of(BEFORE, &[trace], AFTER).await?)
 }
 
 async fn search(wanted: Wanted) -> Result<Response, Failed> {
@@ -79,7 +83,7 @@ async fn search(wanted: Wanted) -> Result<Response, Failed> {
         return Err(Failed(Fault::NothingFound));
     }
     let traces = wanted.traces(&found).await?;
-    Ok(otlp_of("{\"result\":", &traces, "}").await?)
+    Ok(otlp_of(BEFORE, &traces, AFTER).await?)
 }
 
 async fn summaries(wanted: Wanted) -> Result<Json<JsonValue>, Failed> {

@@ -104,13 +104,14 @@ fn add(traces: &mut HashMap<String, StoredTrace>, batch: &RecordBatch) -> Result
     Ok(())
 }
 
-/// `{"resourceSpans":[..]}` of all traces as OTLP JSON, between two pieces of JSON. Other tasks get their turn meanwhile.
+/// The `ResourceSpans` of all traces as OTLP JSON, between what comes before and after the items of their list. Other
+/// tasks get their turn meanwhile.
 pub(in super::super) async fn otlp_of(
     before: &str,
     traces: &[StoredTrace],
     after: &str,
 ) -> Result<Response, Fault> {
-    let mut body = format!("{before}{BEGIN}");
+    let mut body = before.to_owned();
     for piece in traces.iter().flat_map(StoredTrace::pieces) {
         let json = from_protobuf(Signal::Traces, &piece?);
         let json = json.map_err(|source| trace::Error::Otlp {
@@ -125,7 +126,6 @@ pub(in super::super) async fn otlp_of(
         }
         tokio::task::yield_now().await;
     }
-    body.push_str(END);
     body.push_str(after);
     Ok(([(CONTENT_TYPE, "application/json")], Body::from(body)).into_response())
 }

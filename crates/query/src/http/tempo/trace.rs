@@ -22,7 +22,7 @@ pub(super) async fn first_version(
     if wants_protobuf(&headers) {
         return Ok(protobuf(protobuf_of(&trace)?));
     }
-    Ok(otlp_of("", &[trace], "").await?)
+    Ok(otlp_of("{\"batches\":[", &[trace], "]}").await?)
 }
 
 /// `TraceByIDResponse`, whose field 1 is the trace.
@@ -38,7 +38,7 @@ pub(super) async fn second_version(
         response.bytes(1, &protobuf_of(&trace)?);
         return Ok(protobuf(response.finish()));
     }
-    Ok(otlp_of("{\"trace\":", &[trace], ",\"metrics\":{}}").await?)
+    Ok(otlp_of("{\"trace\":{\"resourceSpans\":[", &[trace], "]},\"metrics\":{}}").await?)
 }
 
 fn wants_protobuf(headers: &HeaderMap) -> bool {

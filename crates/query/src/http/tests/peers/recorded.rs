@@ -123,7 +123,7 @@ const RECORDED: &[(&str, &str, Check)] = &[
             let calls = answer["data"].as_array().unwrap().iter();
             calls
                 .clone()
-                .any(|call| call["parent"] == "llm-gateway" && call["child"] == "vllm")
+                .any(|call| call["parent"] == "rag-api" && call["child"] == "vllm")
         },
     ),
     (
