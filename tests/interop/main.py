@@ -11,6 +11,7 @@ from pathlib import Path
 
 import collector
 import doors
+import peers
 import readers
 import sdk
 import telemetrygen
@@ -59,6 +60,8 @@ def check_doors(checks, server):
     checks.run("psycopg", doors.check_psycopg, server)
     checks.run("ADBC Flight SQL", doors.check_adbc, server)
     checks.run("pyarrow.flight", doors.check_pyarrow, server)
+    checks.run("API of Jaeger", peers.check_jaeger, server)
+    checks.run("API of Tempo", peers.check_tempo, server)
 
 
 def check_tokens(checks, folder, whyslow):

@@ -75,6 +75,16 @@ class Whyslow:
         names = [column["name"] for column in answer["columns"]]
         return [dict(zip(names, row, strict=True)) for row in answer["rows"]]
 
+    def get(self, path, headers=None, raw=False):
+        """What a GET answers: JSON, or bytes where they are asked for."""
+        request = urllib.request.Request(f"http://{self._query}{path}", headers=headers or {})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as response:
+                body = response.read()
+        except urllib.error.HTTPError as error:
+            raise Wrong(f"{path}: {error.code} {error.read().decode()}") from None
+        return body if raw or headers else json.loads(body)
+
     def await_rows(self, table, where, n_expected):
         """Waits until a table has this many rows; more are a failure as well."""
         statement = f"SELECT count(*) AS n_rows FROM {table} WHERE {where}"

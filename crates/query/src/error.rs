@@ -256,7 +256,10 @@ impl Error {
 
     /// Sorts an error of DataFusion by whose fault it is.
     pub(crate) fn from_datafusion(source: DataFusionError, limits: Limits) -> Self {
-        let kind = kind_of(source.find_root());
+        let kind = match has_bad_pattern(&source) {
+            true => Kind::Unanswerable,
+            false => kind_of(source.find_root()),
+        };
         let source = Box::new(source);
         match kind {
             Kind::Syntax => Self::Syntax { source },
@@ -287,6 +290,16 @@ enum Kind {
     OutOfMemory,
     Storage,
     Internal,
+}
+
+/// Is it about a regular expression? The optimizer says so around an error of a type that is not known here.
+fn has_bad_pattern(error: &DataFusionError) -> bool {
+    match error {
+        DataFusionError::Context(what, inner) => what == "Invalid regex" || has_bad_pattern(inner),
+        DataFusionError::Diagnostic(_, inner) => has_bad_pattern(inner),
+        DataFusionError::Shared(inner) => has_bad_pattern(inner),
+        _ => false,
+    }
 }
 
 fn kind_of(root: &DataFusionError) -> Kind {

@@ -1,6 +1,8 @@
 //! HTTP: `POST /v1/sql`, `GET /v1/tables`, `GET /v1/traces/{id}`, `GET /v1/explain/{id}`, and `GET /v1/openapi.json`, which
 //! describes them all. `traces` and `explain` say what theirs give.
 //!
+//! Beside these there are the query APIs of other trace stores: `jaeger` and `tempo`.
+//!
 //! # `POST /v1/sql`
 //!
 //! - Body `application/json`: `{"sql": "SELECT ..", "format": "json|csv|arrow", "limit": 100}`; only
@@ -44,7 +46,10 @@ use crate::reference;
 mod body;
 mod explain;
 mod guard;
+mod jaeger;
+mod peers;
 mod refusal;
+mod tempo;
 mod traces;
 
 use body::{Clock, stream_answer};
@@ -58,10 +63,10 @@ pub fn router(engine: Arc<Engine>) -> Router {
     for (path, method) in routes() {
         router = router.route(path, method);
     }
-    router.with_state(engine)
+    router.merge(peers::routes()).with_state(engine)
 }
 
-/// Every path, each of which `openapi.json` describes.
+/// Our own paths, each of which `openapi.json` describes.
 fn routes() -> Vec<(&'static str, MethodRouter<Arc<Engine>>)> {
     vec![
         ("/v1/sql", post(run)),

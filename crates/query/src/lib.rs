@@ -22,6 +22,7 @@
 //! | [`Answer`] | the stream of rows under the time limit and the row limit |
 //! | `trace` | one trace whole, by its id, as the OTLP that it was |
 //! | [`explain`] | why the requests of a trace were slow, and the statements behind each fact |
+//! | `find` | traces by conditions on a span, and the names that can stand in one |
 //! | `format`, [`http`] | JSON, CSV and Arrow over HTTP |
 //! | [`postgres`] | the protocol of Postgres: psql, DBeaver, Grafana, every language's driver |
 //! | [`flight`] | Arrow Flight SQL: ADBC, JDBC, notebooks that want columns |
@@ -79,6 +80,8 @@ mod session;
 
 pub mod explain;
 mod trace;
+
+mod find;
 
 pub mod flight;
 mod format;

@@ -14,7 +14,7 @@ use crate::format::Problem;
 use crate::trace::{self, Absence, IdError};
 
 /// Seconds after which a refused client may try again.
-const RETRY_AFTER_S: &str = "1";
+pub(super) const RETRY_AFTER_S: &str = "1";
 
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -110,17 +110,22 @@ impl IntoResponse for Refusal {
         };
         let body = axum::Json(ProblemBody { error: problem });
         let mut response = (status, body).into_response();
-        let is_for_later = [
-            StatusCode::SERVICE_UNAVAILABLE,
-            StatusCode::TOO_MANY_REQUESTS,
-        ];
-        if is_for_later.contains(&status) {
+        if is_for_later(status) {
             response
                 .headers_mut()
                 .insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
         }
         response
     }
+}
+
+/// Can the same request succeed a moment later?
+pub(super) fn is_for_later(status: StatusCode) -> bool {
+    let statuses = [
+        StatusCode::SERVICE_UNAVAILABLE,
+        StatusCode::TOO_MANY_REQUESTS,
+    ];
+    statuses.contains(&status)
 }
 
 #[derive(Debug, Serialize)]

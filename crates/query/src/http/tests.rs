@@ -2,6 +2,7 @@
 
 mod attacks;
 mod paths;
+mod peers;
 mod refusals;
 mod statement_log;
 mod traces;

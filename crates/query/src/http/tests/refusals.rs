@@ -79,6 +79,14 @@ const REFUSALS: &[Refusal<'static>] = &[
     (
         JSON,
         "/v1/sql",
+        r#"{"sql": "SELECT trace_id FROM spans WHERE name ~ '('"}"#,
+        400,
+        "unanswerable",
+        "regex",
+    ),
+    (
+        JSON,
+        "/v1/sql",
         r#"{"sq": "SELECT 1"}"#,
         400,
         "bad_body",
