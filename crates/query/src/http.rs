@@ -1,13 +1,13 @@
-//! HTTP: `POST /v1/sql` and `GET /v1/tables`.
+//! HTTP: `POST /v1/sql`, `GET /v1/tables`, and the web page ([`page()`]).
 //!
 //! # `POST /v1/sql`
 //!
-//! - Body `application/json`: `{"sql": "SELECT ..", "format": "json|csv|arrow", "limit": 100}`; only
+//! - Body `application/json`: `{"sql": "SELECT ..", "format": "json|csv|arrow|parquet", "limit": 100}`; only
 //!   `sql` is needed, unknown members are refused.
 //! - Body `text/plain` or `application/sql`: the statement itself.
 //! - `format` and `limit` can also be in the address (`?format=csv&limit=100`); a member of the body
 //!   wins over the address, the address over the `Accept` header, JSON is the default.
-//! - Answers are streamed; `format` describes the three of them.
+//! - Answers are streamed; `format` describes the four of them.
 //!
 //! # Tokens
 //!
@@ -49,8 +49,10 @@ use crate::question::Question;
 use crate::reference;
 
 mod guard;
+mod page;
 
 pub use guard::{Guard, guarded};
+pub use page::page;
 
 const ROW_LIMIT: HeaderName = HeaderName::from_static("whyslow-row-limit");
 const ROW_COUNT: HeaderName = HeaderName::from_static("whyslow-row-count");
@@ -339,8 +341,8 @@ enum Refusal {
     )]
     ContentType { given: String },
     #[error(
-        "none of `{given}` can be made: `application/json`, `text/csv` and \
-         `application/vnd.apache.arrow.stream` can"
+        "none of `{given}` can be made: `application/json`, `text/csv`, \
+         `application/vnd.apache.arrow.stream` and `application/vnd.apache.parquet` can"
     )]
     Accept { given: String },
     #[error("the columns of the answer cannot be written in this format")]
