@@ -48,6 +48,9 @@ pub struct Config {
     /// Most rows of one answer. Default 1,000,000. A longer answer is cut and says so; a client can
     /// ask for less.
     pub rows_max: u64,
+    /// Most spans of a trace that is given whole, such as by `/v1/traces/{id}`. Default 100,000. A larger one is refused:
+    /// half a trace would pass for all of it. Its rows together may take `memory_mib`.
+    pub trace_spans_max: u64,
     /// Statements that run at once. Default 8.
     pub statements_max: NonZeroUsize,
     /// Statements that one user may have running or waiting. A user is who proved one of the configured tokens, or,
@@ -77,6 +80,7 @@ impl Default for Config {
             spill_mib: 1024,
             spill_directory: None,
             rows_max: 1_000_000,
+            trace_spans_max: 100_000,
             statements_max: STATEMENTS_MAX,
             statements_per_user_max: None,
             statements_waiting_max: 64,
@@ -117,6 +121,7 @@ impl Config {
         for (key, value) in [
             ("memory_mib", self.memory_mib),
             ("rows_max", self.rows_max),
+            ("trace_spans_max", self.trace_spans_max),
             ("statement_kib", self.statement_kib),
         ] {
             if value == 0 {

@@ -16,6 +16,7 @@
 //! | `executor` | the threads that plan and execute |
 //! | [`Engine`] | the route as one function |
 //! | [`Answer`] | the stream of rows under the time limit and the row limit |
+//! | `trace` | one trace whole, by its id, as the OTLP that it was |
 //! | `format`, [`http`] | JSON, CSV and Arrow over HTTP |
 //! | [`postgres`] | the protocol of Postgres: psql, DBeaver, Grafana, every language's driver |
 //! | [`flight`] | Arrow Flight SQL: ADBC, JDBC, notebooks that want columns |
@@ -65,6 +66,8 @@ mod answer;
 mod engine;
 mod executor;
 mod session;
+
+mod trace;
 
 pub mod flight;
 mod format;

@@ -19,7 +19,10 @@ const ARROWS: [(&str, &[&str]); 13] = [
         "gateway",
         &["otlp", "reports", "sampler", "transport", "wal"],
     ),
-    ("query", &["correlate", "lake", "tables", "transport"]),
+    (
+        "query",
+        &["correlate", "lake", "otlp", "tables", "transport"],
+    ),
     ("loadgen", &["otlp", "transport"]),
     (
         "whyslow",

@@ -36,7 +36,10 @@ fn sources_of_the_page_are_plain_short_and_say_what_they_are_for() {
             );
             assert!(text.is_ascii(), "{path}: not ASCII");
             if let Some(head) = head {
-                assert!(text.starts_with(head), "{path}: does not start with `{head}`");
+                assert!(
+                    text.starts_with(head),
+                    "{path}: does not start with `{head}`"
+                );
             }
         }
     }
@@ -54,8 +57,14 @@ fn the_built_page_is_that_of_its_sources() {
     paths.extend(files("web/src", ".css"));
     paths.extend(files("web/public", ".svg"));
     paths.extend(
-        ["index.html", "package-lock.json", "package.json", "tsconfig.json", "vite.config.ts"]
-            .map(|name| format!("web/{name}")),
+        [
+            "index.html",
+            "package-lock.json",
+            "package.json",
+            "tsconfig.json",
+            "vite.config.ts",
+        ]
+        .map(|name| format!("web/{name}")),
     );
     let now: BTreeMap<String, String> = paths
         .into_iter()

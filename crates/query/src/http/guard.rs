@@ -11,7 +11,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use transport::TokenCheck;
 
-use super::{ProblemBody, problem};
+use super::refusal::{ProblemBody, problem};
 use crate::asker::Asker;
 
 /// Asks each request of these routes for a token.

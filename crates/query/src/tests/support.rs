@@ -1,6 +1,8 @@
 //! A lake with rows, and answers as text.
 
+use std::io::Read as _;
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -11,6 +13,10 @@ use arrow::datatypes::{DataType, TimeUnit};
 use arrow::util::pretty::pretty_format_batches;
 use futures::StreamExt;
 use lake::{Lake, Location, Mode};
+use otlp::Signal;
+use otlp::export::{self, Limits};
+use tables::redact::{self, Redaction};
+use tables::spans::{SpanInput, SpansBuilder, TraceContext};
 use tempfile::TempDir;
 
 use crate::{Config, Engine, Error};
@@ -200,4 +206,41 @@ fn column(data_type: &DataType, is_nullable: bool, cells: &[Cell]) -> ArrayRef {
         other if is_nullable => new_null_array(other, cells.len()),
         other => panic!("no empty value for {other}"),
     }
+}
+
+/// The rows of `spans` of an OTLP request, under a configuration of redaction.
+pub(crate) fn spans_with(config: &redact::Config, body: &[u8]) -> RecordBatch {
+    let limits = Limits::default();
+    export::check(Signal::Traces, body, &limits).unwrap();
+    let mut builder = SpansBuilder::new(&Redaction::new(config).unwrap());
+    for at in export::spans(body, &limits) {
+        let start_time_unix_nano = u64::try_from(NEW_YEAR).unwrap();
+        let input = SpanInput {
+            at: &at.unwrap(),
+            trace: &TraceContext {
+                start_time_unix_nano,
+            },
+            late: false,
+            received_unix_nano: start_time_unix_nano,
+        };
+        builder.append(&input).unwrap();
+    }
+    builder.finish()
+}
+
+/// The export requests of a capture in `tests/data`, in arrival order.
+pub(crate) fn captured(capture: &str) -> Vec<Vec<u8>> {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
+    let files = std::fs::read_dir(data.join(capture).join("traces")).unwrap();
+    let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    paths.sort();
+    let bodies = paths.into_iter().map(|path| {
+        let mut body = Vec::new();
+        let file = std::fs::File::open(path).unwrap();
+        flate2::read::GzDecoder::new(file)
+            .read_to_end(&mut body)
+            .unwrap();
+        body
+    });
+    bodies.collect()
 }

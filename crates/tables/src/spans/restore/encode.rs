@@ -3,9 +3,23 @@
 use otlp::encode::Writer;
 use otlp::span::StatusCode;
 
-use super::{Holder, Restored, StoredSpan};
+use super::{Holder, Restored, StoredSpan, StoredValue};
 
 impl StoredSpan {
+    /// The span in its likely reading, but for values in maps of more than `levels_max` levels, which stay the text
+    /// that is stored of them: many readers of protobuf refuse deep messages.
+    pub fn restore_within(&self, levels_max: usize) -> Restored {
+        let is_text = |reading: &Option<StoredValue>| matches!(reading, Some(StoredValue::Str(_)));
+        let attributes = self.attributes.iter().enumerate();
+        let choice = attributes.filter_map(|(place, attribute)| {
+            let likely = attribute.readings.first()?.as_ref()?;
+            let is_deep = likely.levels() > levels_max;
+            let text = is_deep.then(|| attribute.readings.iter().position(is_text));
+            Some((place, text??))
+        });
+        self.encode(&choice.collect::<Vec<_>>())
+    }
+
     /// Encodes the span; `choice` names other readings than the likely ones by places in
     /// [`StoredSpan::attributes`].
     pub(super) fn encode(&self, choice: &[(usize, usize)]) -> Restored {

@@ -149,6 +149,21 @@ impl StoredValue {
         }
     }
 
+    /// Levels of lists and maps in it, itself included; a scalar has one.
+    pub(super) fn levels(&self) -> usize {
+        let within = match self {
+            Self::Array(values) => values.iter().map(Self::levels).max(),
+            Self::KvList(entries) => entries.iter().map(|(_, value)| value.levels()).max(),
+            Self::Empty
+            | Self::Str(_)
+            | Self::Bool(_)
+            | Self::Int(_)
+            | Self::Double(_)
+            | Self::Bytes(_) => None,
+        };
+        1 + within.unwrap_or_default()
+    }
+
     pub(super) fn is_cut(&self) -> bool {
         match self {
             Self::Str(text) => is_cut(text),

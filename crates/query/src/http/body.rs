@@ -1,0 +1,180 @@
+//! The body of an answer: pieces of rows, made as the client takes them.
+
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow::error::ArrowError;
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, TRAILER};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures::{Stream, StreamExt, stream};
+use http_body::Frame;
+use http_body_util::StreamBody;
+
+use super::refusal::{Refusal, log_fault, outward};
+use crate::answer::Answer;
+use crate::error::Error;
+use crate::format::{Encoder, Format, Summary};
+
+const ROW_LIMIT: HeaderName = HeaderName::from_static("whyslow-row-limit");
+const ROW_COUNT: HeaderName = HeaderName::from_static("whyslow-row-count");
+const TRUNCATED: HeaderName = HeaderName::from_static("whyslow-truncated");
+
+/// Rows that are encoded into one piece of the body.
+const ROWS_PER_PIECE: usize = 1024;
+
+/// Time since a statement arrived.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock(Instant);
+
+impl Clock {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the HTTP edge measures what it reports"
+    )]
+    pub(super) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// Waits for the first batch, so that most errors still get a status of their own.
+pub(super) async fn stream_answer(mut answer: Answer, format: Format, clock: Clock) -> Response {
+    let first = match answer.next().await.transpose() {
+        Ok(first) => first,
+        Err(error) => return Refusal::from(error).into_response(),
+    };
+    let encoder = match Encoder::new(format, answer.schema()) {
+        Ok(encoder) => encoder,
+        Err(error) => return Refusal::Encode { source: error }.into_response(),
+    };
+    let rows_max = answer.rows_max();
+    let writer = Writer {
+        answer,
+        encoder,
+        clock,
+        pending: first,
+        step: Step::Begin,
+    };
+    let mut response = Response::new(Body::new(StreamBody::new(writer.frames())));
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static(format.content_type()),
+    );
+    headers.insert(ROW_LIMIT, HeaderValue::from(rows_max));
+    let trailers = HeaderValue::from_static("whyslow-row-count, whyslow-truncated");
+    headers.insert(TRAILER, trailers);
+    response
+}
+
+/// What of a body comes next.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Begin,
+    Rows,
+    Trailers,
+    Done,
+}
+
+/// Makes the body, piece by piece as the client takes it.
+struct Writer {
+    answer: Answer,
+    encoder: Encoder,
+    clock: Clock,
+    pending: Option<RecordBatch>,
+    step: Step,
+}
+
+impl Writer {
+    fn frames(self) -> impl Stream<Item = Result<Frame<Bytes>, BrokenOff>> + Send {
+        stream::unfold(self, |mut writer| async move {
+            let frame = writer.next().await?;
+            Some((frame, writer))
+        })
+    }
+
+    async fn next(&mut self) -> Option<Result<Frame<Bytes>, BrokenOff>> {
+        match self.step {
+            Step::Begin => {
+                self.step = Step::Rows;
+                let bytes = self.encoder.begin();
+                Some(self.frame(bytes))
+            }
+            Step::Rows => Some(self.rows().await),
+            Step::Trailers => {
+                self.step = Step::Done;
+                Some(Ok(Frame::trailers(self.trailers())))
+            }
+            Step::Done => None,
+        }
+    }
+
+    /// The next piece of rows, or what follows the last one.
+    async fn rows(&mut self) -> Result<Frame<Bytes>, BrokenOff> {
+        let batch = match self.pending.take() {
+            Some(batch) => batch,
+            None => match self.answer.next().await {
+                Some(Ok(batch)) => batch,
+                Some(Err(error)) => return self.fail(&error),
+                None => {
+                    self.step = Step::Trailers;
+                    let bytes = self.encoder.end(self.summary());
+                    return self.frame(bytes);
+                }
+            },
+        };
+        let n_rows = batch.num_rows().min(ROWS_PER_PIECE);
+        let n_left = batch.num_rows() - n_rows;
+        self.pending = (n_left > 0).then(|| batch.slice(n_rows, n_left));
+        let bytes = self.encoder.batch(&batch.slice(0, n_rows));
+        self.frame(bytes)
+    }
+
+    fn frame(&mut self, bytes: Result<Bytes, ArrowError>) -> Result<Frame<Bytes>, BrokenOff> {
+        bytes.map(Frame::data).map_err(|error| {
+            self.step = Step::Done;
+            log_fault(&error);
+            BrokenOff
+        })
+    }
+
+    fn fail(&mut self, error: &Error) -> Result<Frame<Bytes>, BrokenOff> {
+        self.step = Step::Done;
+        let (_, problem) = outward(error);
+        match self.encoder.fail(self.summary(), &problem) {
+            Some(bytes) => Ok(Frame::data(bytes)),
+            None => Err(BrokenOff),
+        }
+    }
+
+    fn summary(&self) -> Summary {
+        Summary {
+            n_rows: self.answer.n_rows(),
+            is_truncated: self.answer.is_truncated(),
+            elapsed: self.clock.elapsed(),
+        }
+    }
+
+    fn trailers(&self) -> HeaderMap {
+        let mut trailers = HeaderMap::new();
+        trailers.insert(ROW_COUNT, HeaderValue::from(self.answer.n_rows()));
+        let truncated = if self.answer.is_truncated() {
+            "true"
+        } else {
+            "false"
+        };
+        trailers.insert(TRUNCATED, HeaderValue::from_static(truncated));
+        trailers
+    }
+}
+
+/// Ends the connection, so that half an answer does not look whole.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("the answer broke off")]
+pub(super) struct BrokenOff;
