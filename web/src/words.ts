@@ -48,6 +48,15 @@ export function clock(ms: number, digits: 0 | 3 = 0): string {
   return new Date(ms).toISOString().slice(11, digits ? 23 : 19);
 }
 
+/** Times on an axis whose ticks are `step` milliseconds apart: days where there are no others, seconds where they matter. */
+export function timeTicks(ticks: number[], step: number): string[] {
+  const day = 86_400_000;
+  return ticks.map((ms) => {
+    if (step >= day || ms % day === 0) return moment(ms).slice(0, 10);
+    return clock(ms, step < 1000 ? 3 : 0).slice(0, step >= 60_000 ? 5 : 12);
+  });
+}
+
 /** A text of the form of `moment`, or ISO 8601, as milliseconds. */
 export function readMoment(text: string): number | null {
   const spelled = text.trim().replace(" ", "T");

@@ -6,7 +6,7 @@ import uPlot from "uplot";
 import { h, onResize } from "../dom";
 import type { Rows } from "../rows";
 import { colour, onTheme } from "../theme";
-import { clock, moment, seconds } from "../words";
+import { clock, seconds, timeTicks } from "../words";
 import type { Range, Region, State } from "./state";
 import { bucketMs, FLOOR_S, ROWS_PER_DECADE } from "./statements";
 
@@ -106,6 +106,7 @@ export function chart(
     if (state.sloS) drawSlo(u, state.sloS);
     if (state.region) drawRegion(u, state.region);
     ctx.restore();
+    performance.mark("whyslow-overview-drawn");
   };
 
   const options: uPlot.Options = {
@@ -160,18 +161,9 @@ export function axes(values: (ticks: number[]) => string[]): uPlot.Axis[] {
     font: "12px system-ui, sans-serif",
   };
   return [
-    { ...common, size: 26, space: 90, values: (_u, ticks, _axis, _space, step) => timesOf(ticks, step) },
+    { ...common, size: 26, space: 90, values: (_u, ticks, _axis, _space, step) => timeTicks(ticks, step) },
     { ...common, size: 72, values: (_u, ticks) => values(ticks) },
   ];
-}
-
-/** Times as words, in UTC: days where there are no others, seconds where they matter. */
-function timesOf(ticks: number[], step: number): string[] {
-  const day = 86_400_000;
-  return ticks.map((ms) => {
-    if (step >= day || ms % day === 0) return moment(ms).slice(0, 10);
-    return clock(ms, step < 1000 ? 3 : 0).slice(0, step >= 60_000 ? 5 : 12);
-  });
 }
 
 function drawCells(u: uPlot, cells: Cell[], most: number, widthMs: number): void {

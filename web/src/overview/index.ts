@@ -23,20 +23,28 @@ export async function view(into: HTMLElement, signal: AbortSignal): Promise<void
   const bar = h("div", { class: "bar" });
   const body = h("div", { class: "columns" });
   append(into, [h("h1", { class: "sr" }, "Overview of all requests"), bar, body]);
+  if (state.range) {
+    await draw(body, bar, state, state.range, signal);
+    return;
+  }
   const first = panel("Requests");
   append(body, [first.root]);
-  await show(first, "what there is", signal, () => rows(sql.BOUNDS, signal), (bounds) => {
-    const oldest = bounds.time("first", 0);
-    const newest = bounds.time("last", 0);
-    if (oldest === null || newest === null) {
+  await show(first, "what there is", signal, () => bounds(signal), (found) => {
+    if (!found) {
       fill(first.body, nothing());
       return;
     }
-    const range = state.range ?? { fromMs: Math.max(oldest, newest - HOUR) - 1000, toMs: newest + 1000 };
-    controls(bar, state, range, { fromMs: oldest - 1000, toMs: newest + 1000 }, signal);
     first.root.remove();
-    draw(body, state, range, signal);
+    void draw(body, bar, state, { fromMs: Math.max(found.fromMs, found.toMs - HOUR), toMs: found.toMs }, signal);
   });
+}
+
+/** When the data begins and ends, that of the last day if there is any. */
+async function bounds(signal: AbortSignal, isWhole = false): Promise<Range | null> {
+  const found = await rows(isWhole ? sql.BOUNDS_OF_ALL : sql.BOUNDS_OF_DAY, signal);
+  const [oldest, newest] = [found.time("first", 0), found.time("last", 0)];
+  if (oldest !== null && newest !== null) return { fromMs: oldest - 1000, toMs: newest + 1000 };
+  return isWhole ? null : bounds(signal, true);
 }
 
 function nothing(): HTMLElement {
@@ -49,41 +57,42 @@ function nothing(): HTMLElement {
   );
 }
 
-function controls(bar: HTMLElement, state: State, range: Range, all: Range, signal: AbortSignal): void {
+function controls(bar: HTMLElement, state: State, range: Range, signal: AbortSignal): HTMLElement {
   const change = (changed: Partial<State>) => go(addressOf({ ...state, ...changed }));
   const spans = [["", "as chosen"], ["newest", "newest hour"], ["900000", "last 15 min of data"], ["21600000", "last 6 h of data"], ["86400000", "last day of data"], ["all", "all data"]] as const;
-  const span = choice("Time", spans, "", (value) => {
-    if (value === "newest") change({ range: null, region: null });
-    else change({ range: value === "all" ? all : { fromMs: all.toMs - Number(value), toMs: all.toMs }, region: null });
-  });
+  const choose = async (value: string) => {
+    if (value === "newest") return change({ range: null, region: null });
+    const all = await bounds(signal, value === "all");
+    if (all) change({ range: value === "all" ? all : { fromMs: all.toMs - Number(value), toMs: all.toMs }, region: null });
+  };
   const slo = h("input", { type: "number", min: "0", step: "any", placeholder: "none", value: state.sloS ?? "" });
   slo.addEventListener("change", () => change({ sloS: Number(slo.value) > 0 ? Number(slo.value) : null }));
   const filters = h("span", { class: "filters" });
+  addFilters(filters, state, null, change);
   fill(
     bar,
     choice("Show", METRICS, state.metric, (metric) => change({ metric, region: null })),
-    span,
+    choice("Time", spans, "", (value) => void choose(value)),
     filters,
     h("label", { class: "field" }, h("span", {}, "SLO line, s"), slo),
     button("Refresh", () => dispatchEvent(new HashChangeEvent("hashchange"))),
+    h("span", { class: "note" }, `${moment(range.fromMs)} to ${moment(range.toMs)} UTC`),
   );
-  void addFilters(filters, state, range, change, signal);
+  return filters;
 }
 
-async function addFilters(into: HTMLElement, state: State, range: Range, change: (changed: Partial<State>) => void, signal: AbortSignal): Promise<void> {
-  const answers = await Promise.allSettled(FILTERS.map(([column]) => rows(sql.filterValues(column, range), signal)));
-  if (signal.aborted) return;
-  FILTERS.forEach(([column, label], idx) => {
-    const answer = answers[idx];
+/** The filters with the values that there are, once these are known. */
+function addFilters(into: HTMLElement, state: State, values: Rows | null, change: (changed: Partial<State>) => void): void {
+  into.replaceChildren();
+  for (const [column, label] of FILTERS) {
     const options: [string, string][] = [["", "all"]];
-    if (answer?.status === "fulfilled") {
-      for (let row = 0; row < answer.value.length; row++) {
-        const value = answer.value.text("value", row) ?? "(none)";
-        options.push([value, `${value} (${count(answer.value.number("n", row) ?? 0)})`]);
-      }
+    for (let row = 0; values && row < values.length; row++) {
+      if (values.text("attribute", row) !== column) continue;
+      const value = values.text("value", row) ?? "(none)";
+      options.push([value, `${value} (${count(values.number("n", row) ?? 0)})`]);
     }
     const chosen = state.filters[column] ?? "";
-    if (chosen && !options.some(([value]) => value === chosen)) options.push([chosen, `${chosen} (0)`]);
+    if (chosen && !options.some(([value]) => value === chosen)) options.push([chosen, chosen]);
     const choose = (value: string) => {
       const filters = { ...state.filters };
       if (value) filters[column] = value;
@@ -91,29 +100,38 @@ async function addFilters(into: HTMLElement, state: State, range: Range, change:
       change({ filters });
     };
     append(into, [choice(label, options, chosen, choose)]);
-  });
+  }
 }
 
-function draw(body: HTMLElement, state: State, range: Range, signal: AbortSignal): void {
+/** The chart first: it is what is waited for, and what else is asked for shares the server's threads. */
+async function draw(body: HTMLElement, bar: HTMLElement, state: State, range: Range, signal: AbortSignal): Promise<void> {
   const label = METRICS.find(([column]) => column === state.metric)?.[1] ?? state.metric;
+  const filters = controls(bar, state, range, signal);
   const requests = panel(`${label} of all requests`, { class: "wide" });
   const meanwhile = panel("Engines and GPUs meanwhile", { class: "wide" });
   const common = panel("What sets these requests apart", { class: "wide" });
   const slow = panel(state.region ? "Slowest requests of the region" : "Slowest requests shown", { class: "wide" });
   const shown = h("div", { class: "region" });
   append(body, [requests.root, shown, meanwhile.root, common.root, slow.root]);
+  for (const later of [meanwhile, common, slow]) append(later.body, [h("p", { class: "state loading" }, "Waits for the chart ...")]);
   const sync = uPlot.sync(`overview-${range.fromMs}`);
-  const select = (region: Region | null) => go(addressOf({ ...state, range: state.range, region }));
-
-  void drawRequests(requests, state, range, sync, select, signal);
+  const select = (region: Region | null) => go(addressOf({ ...state, region }));
   drawRegion(shown, state, range, select);
+  await drawRequests(requests, state, range, sync, select, signal);
+  if (signal.aborted) return;
   void drawStrips(meanwhile, range, sync, signal);
   void drawApart(common, state, range, signal);
+  void drawSlowest(slow, label, state, range, signal);
+  const values = await rows(sql.filterValues(range), signal).catch(() => null);
+  if (values && !signal.aborted) addFilters(filters, state, values, (changed) => go(addressOf({ ...state, ...changed })));
+}
+
+async function drawSlowest(into: Panel, label: string, state: State, range: Range, signal: AbortSignal): Promise<void> {
   const statement = sql.slowest(state, range, state.region);
-  slow.behind({ about: "Slowest requests", sql: statement });
-  void show(slow, "the slowest requests", signal, () => rows(statement, signal), (found) => {
-    slow.aside(counted(found.length, "request"));
-    append(slow.body, [found.length > 0 ? list.table(found, label) : empty("No request is in it.", "Select another region, or fewer filters.")]);
+  into.behind({ about: "Slowest requests", sql: statement });
+  await show(into, "the slowest requests", signal, () => rows(statement, signal), (found) => {
+    into.aside(counted(found.length, "request"));
+    append(into.body, [found.length > 0 ? list.table(found, label) : empty("No request is in it.", "Select another region, or fewer filters.")]);
   });
 }
 
@@ -125,19 +143,23 @@ async function drawRequests(into: Panel, state: State, range: Range, sync: uPlot
   ];
   into.behind(...statements);
   const work = async () => {
-    const [cells, quantiles] = await Promise.all([rows(sql.cells(state, range), signal), rows(sql.percentiles(state, range), signal)]);
+    const cells = await rows(sql.cells(state, range), signal);
     const n = total(cells, "n");
     const points = n > 0 && n <= sql.POINTS_MAX ? await rows(sql.points(state, range), signal) : null;
-    return { cells, quantiles, points, n };
+    return { cells, points, n };
   };
-  await show(into, "the requests", signal, work, ({ cells, quantiles, points, n }) => {
-    performance.mark("whyslow-overview-drawn");
+  await show(into, "the requests", signal, work, ({ cells, points, n }) => {
     if (n === 0) {
       into.body.appendChild(empty("No request started in this time with these filters.", "Choose another time or fewer filters.", h("a", { href: address("overview") }, "Show the newest hour")));
       return;
     }
     const absent = n - total(cells, "n", (row) => cells.number("level", row) !== null);
-    into.aside(said(state, cells, quantiles, n, absent));
+    const facts = said(state, cells, n, absent);
+    into.aside(facts.join(", "));
+    rows(sql.percentiles(state, range), signal)
+      .then((found) => into.aside([...facts, ...["p50", "p90", "p99"].map((name) => `${name} ${seconds(found.number(name, 0))}`)].join(", ")))
+      // The chart stands without them.
+      .catch(() => undefined);
     const handlers = { select, open: (id: string, span: string) => go(address("trace", id, { request: span })) };
     const drawn = chart(state, range, cellsOf(cells), points, handlers, sync, signal);
     append(into.body, [drawn.root, key(points !== null)]);
@@ -150,12 +172,11 @@ function total(rows: Rows, column: string, of: (row: number) => boolean = () => 
   return sum;
 }
 
-function said(state: State, cells: Rows, quantiles: Rows, n: number, absent: number): string {
+function said(state: State, cells: Rows, n: number, absent: number): string[] {
   const parts = [counted(n, "request"), `${count(total(cells, "kept"))} kept`, `${count(total(cells, "failed"))} failed`];
-  for (const name of ["p50", "p90", "p99"]) parts.push(`${name} ${seconds(quantiles.number(name, 0))}`);
   if (state.sloS) parts.push(`${percent(total(cells, "over_slo") / Math.max(n - absent, 1))} above the SLO line`);
   if (absent > 0) parts.push(`${count(absent)} without this time (failed, cancelled or not measured)`);
-  return parts.join(", ");
+  return parts;
 }
 
 function key(isPoints: boolean): HTMLElement {
@@ -228,7 +249,7 @@ async function drawStrips(into: Panel, range: Range, sync: uPlot.SyncPubSub, sig
 async function drawApart(into: Panel, state: State, range: Range, signal: AbortSignal): Promise<void> {
   const { region } = state;
   if (!region) {
-    into.body.appendChild(empty("No region is selected.", "Drag over slow requests in the chart, or fill in the fields below it."));
+    fill(into.body, empty("No region is selected.", "Drag over slow requests in the chart, or fill in the fields below it."));
     return;
   }
   const statements = [sql.apart(state, range, region), sql.apartByGpu(state, range, region)] as const;

@@ -1,7 +1,10 @@
 // The statements of the overview. All counts and cells are over all traffic: `requests` has a row for every request, kept
 // or not. Cells are made where the data is, so that a day of a million requests is some thousand rows on the way.
 
-import { between, conditions, inside, timestamp, type Range, type Region, type State } from "./state";
+import { quoted } from "../api";
+import { between, conditions, FILTERS, inside, timestamp, type Range, type Region, type State } from "./state";
+
+const FILTER_COLUMNS = FILTERS.map(([column]) => column);
 
 /** Requests up to which each is drawn as a point. */
 export const POINTS_MAX = 4000;
@@ -15,13 +18,28 @@ export const ROWS_PER_DECADE = 12;
 /** Shorter times are drawn at the lower edge. */
 export const FLOOR_S = 0.0001;
 
-export const BOUNDS = "SELECT min(start_time) AS first, max(start_time) AS last, count(*) AS n FROM requests";
+const BOUNDS = "SELECT min(start_time) AS first, max(start_time) AS last FROM requests";
 
-export function filterValues(column: string, range: Range): string {
+/** First and last start of the last day, which reads that day's files only; and of all there is. */
+export const BOUNDS_OF_DAY = `${BOUNDS} WHERE start_time >= now() - INTERVAL '1 day'`;
+export const BOUNDS_OF_ALL = BOUNDS;
+
+/** Values of the columns that can be filtered by, in one pass. */
+export function filterValues(range: Range): string {
   return (
-    `SELECT ${column} AS value, count(*) AS n FROM requests\n` +
-    `WHERE ${between("start_time", range)} AND NOT wrapper\nGROUP BY ${column} ORDER BY n DESC LIMIT 100`
+    `SELECT\n  ${which(FILTER_COLUMNS)},\n  count(*) AS n\nFROM requests\n` +
+    `WHERE ${between("start_time", range)} AND NOT wrapper\nGROUP BY GROUPING SETS (${sets(FILTER_COLUMNS)})\nORDER BY n DESC LIMIT 1000`
   );
+}
+
+function sets(columns: readonly string[]): string {
+  return columns.map((column) => `(${column})`).join(", ");
+}
+
+/** Which of the grouping sets a row is of, and the value. */
+function which(columns: readonly string[]): string {
+  const cases = (value: (column: string) => string) => columns.map((column) => `WHEN grouping(${column}) = 0 THEN ${value(column)}`).join("\n    ");
+  return `CASE ${cases((column) => quoted(column))}\n  END AS attribute,\n  CASE ${cases((column) => column)}\n  END AS value`;
 }
 
 /** Width of a column in milliseconds, a round number. */
@@ -104,17 +122,11 @@ export const DIMENSIONS = [
 
 /** How many requests of the region, and how many others, have each value of each attribute. */
 export function apart(state: State, range: Range, region: Region): string {
-  const { columns, sets, name, value } = {
-    columns: DIMENSIONS.join(", "),
-    sets: DIMENSIONS.map((column) => `(${column})`).join(", "),
-    name: DIMENSIONS.map((column) => `WHEN grouping(${column}) = 0 THEN '${column}'`).join("\n    "),
-    value: DIMENSIONS.map((column) => `WHEN grouping(${column}) = 0 THEN ${column}`).join("\n    "),
-  };
   return (
-    `SELECT\n  CASE ${name}\n  END AS attribute,\n  CASE ${value}\n  END AS value,\n` +
+    `SELECT\n  ${which(DIMENSIONS)},\n` +
     `  count(*) FILTER (WHERE inside) AS inside, count(*) FILTER (WHERE NOT inside) AS outside\n` +
-    `FROM (\n  SELECT ${columns},\n    coalesce(${inside(state, region)}, false) AS inside\n  FROM requests\n` +
-    `  WHERE ${conditions(state, range).join("\n    AND ")}\n)\nGROUP BY GROUPING SETS (${sets})`
+    `FROM (\n  SELECT ${DIMENSIONS.join(", ")},\n    coalesce(${inside(state, region)}, false) AS inside\n  FROM requests\n` +
+    `  WHERE ${conditions(state, range).join("\n    AND ")}\n)\nGROUP BY GROUPING SETS (${sets(DIMENSIONS)})`
   );
 }
 

@@ -7,10 +7,13 @@ import { empty } from "../panel";
 import { note } from "../route";
 import type { Rows } from "../rows";
 import { colour, onTheme, seriesColour } from "../theme";
-import { number } from "../words";
+import { number, timeTicks } from "../words";
 
 const HEIGHT = 320;
 const LINES_MAX = 8;
+
+/** Rows up to which each is marked on its line, so that where none is can be seen. */
+const POINTS_MAX = 200;
 
 export interface Axes {
   along: string;
@@ -81,7 +84,7 @@ function drawPlot(into: HTMLElement, rows: Rows, { along, up, kind }: Axes, sign
       legend: { show: false },
       scales: { x: { time: isTime, ...(kind === "bars" ? { range: (_u: uPlot, least: number, most: number): [number, number] => widened(least, most, xs.length) } : {}) } },
       axes: [
-        { ...axis, ...(isTime ? {} : { values: (_u: uPlot, ticks: number[]) => ticks.map((tick) => (isNumber ? number(tick) : names(tick))) }) },
+        { ...axis, ...(isTime ? { space: 90, values: (_u: uPlot, ticks: number[], _axis: number, _space: number, step: number) => timeTicks(ticks, step) } : { values: (_u: uPlot, ticks: number[]) => ticks.map((tick) => (isNumber ? number(tick) : names(tick))) }) },
         { ...axis, size: 72, values: (_u, ticks) => ticks.map((tick) => number(tick)) },
       ],
       series: [
@@ -92,7 +95,7 @@ function drawPlot(into: HTMLElement, rows: Rows, { along, up, kind }: Axes, sign
           width: kind === "points" ? 0 : 1.75,
           ...(kind === "bars" ? { fill: () => `${seriesColour(idx)}99` } : {}),
           ...(kind === "points" ? { paths: () => null } : bars),
-          points: { show: kind === "points", size: 5, fill: () => seriesColour(idx) },
+          points: { show: kind === "points" || (kind === "line" && xs.length <= POINTS_MAX), size: 5, fill: () => seriesColour(idx) },
         })),
       ],
     },

@@ -1,8 +1,8 @@
-// The explanation of a request, as the server gives it (`GET /v1/explain/TRACE_ID`, the same as `whyslow explain --format
-// json`): what is said, what speaks for and against it, and the rows behind each fact.
+// Explanations of the requests of a trace, as the server gives them (`GET /v1/explain/TRACE_ID`): what is said, what
+// speaks for and against it, and the statement that shows the rows behind each fact.
 
 import { ask } from "../api";
-import { h } from "../dom";
+import { choice, h } from "../dom";
 import { address } from "../route";
 import { counted, seconds } from "../words";
 
@@ -20,14 +20,23 @@ export interface Hypothesis {
   against: Fact[];
 }
 
+export interface Explained {
+  trace_id: string;
+  /** Engine requests in the trace; the longest of them are explained. */
+  requests: number;
+  explanations: Explanation[];
+}
+
 export interface Explanation {
   trace_id: string;
+  span_id: string | null;
   request_id: string | null;
   model: string | null;
   outcome: string | null;
   verdict: string;
   slow_phase: string | null;
   cohort_requests: number;
+  cohort_sql: string | null;
   phases: { phase: string; seconds: number | null; usual_s: number | null; start_unix_nano: number | null }[];
   course: { link: string | null; clock_ahead_ns: number | null } | null;
   hypotheses: Hypothesis[];
@@ -57,14 +66,27 @@ const VERDICTS: Record<string, string> = {
 
 const STANDINGS = { supported: "supported", contradicted: "ruled out", undecided: "cannot be decided" } as const;
 
-export async function load(traceId: string, spanId: string | null, signal: AbortSignal): Promise<Explanation> {
-  const of = spanId ? `?span=${encodeURIComponent(spanId)}` : "";
-  const answer = await ask(`v1/explain/${encodeURIComponent(traceId)}${of}`, { signal });
-  return (await answer.json()) as Explanation;
+export async function load(traceId: string, signal: AbortSignal): Promise<Explained> {
+  const answer = await ask(`v1/explain/${encodeURIComponent(traceId)}`, { signal });
+  return (await answer.json()) as Explained;
 }
 
-/** `behind` gives the statement of a source where the fact has none of its own. */
-export function draw(explanation: Explanation, behind: (source: string) => string | null): HTMLElement {
+/** The explanation of one request, and a choice of the others. */
+export function draw(explained: Explained, wanted: string | null, choose: (spanId: string) => void): HTMLElement {
+  const { explanations, requests } = explained;
+  const shown = explanations.find(({ span_id }) => span_id === wanted) ?? explanations[0];
+  if (!shown) return h("p", { class: "note" }, "No engine request is in this trace, so there is nothing to explain.");
+  const options = explanations.map((one) => [one.span_id ?? "", `${one.request_id ?? one.span_id ?? "unnamed"}: ${one.verdict}`] as const);
+  const more = requests > explanations.length ? `the ${explanations.length} longest of ${requests} requests` : counted(requests, "request");
+  return h(
+    "div",
+    {},
+    explanations.length > 1 && h("div", { class: "bar" }, choice(`Request (${more})`, options, shown.span_id ?? "", choose)),
+    drawOne(shown),
+  );
+}
+
+function drawOne(explanation: Explanation): HTMLElement {
   const { verdict, slow_phase: phase, hypotheses, open } = explanation;
   const order = ["supported", "undecided", "contradicted"];
   const sorted = [...hypotheses].sort((a, b) => order.indexOf(a.standing) - order.indexOf(b.standing) || Number(b.cause === verdict) - Number(a.cause === verdict));
@@ -72,9 +94,17 @@ export function draw(explanation: Explanation, behind: (source: string) => strin
     "div",
     { class: "explanation" },
     h("p", { class: "verdict", id: "verdict" }, h("strong", {}, VERDICTS[verdict] ?? verdict), h("code", {}, verdict)),
-    phase && h("p", {}, `The phase that is too long: ${phase}. Compared with ${counted(explanation.cohort_requests, "request")} like it within an hour.`),
+    h(
+      "p",
+      {},
+      phase ? `The phase that is too long: ${phase}. ` : "",
+      `Compared with ${counted(explanation.cohort_requests, "request")} like it within an hour`,
+      explanation.cohort_sql && " (",
+      explanation.cohort_sql && h("a", { href: address("sql", "", { q: explanation.cohort_sql }) }, "what is usual"),
+      explanation.cohort_sql ? ")." : ".",
+    ),
     phases(explanation),
-    ...sorted.map((hypothesis) => drawHypothesis(hypothesis, hypothesis.cause === verdict, behind)),
+    ...sorted.map((hypothesis) => drawHypothesis(hypothesis, hypothesis.cause === verdict)),
     open.length > 0 && h("h3", {}, "What cannot be concluded"),
     open.length > 0 && h("ul", {}, ...open.map((text) => h("li", {}, text))),
   );
@@ -96,8 +126,8 @@ function phases({ phases }: Explanation): HTMLElement | null {
   return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...lines)));
 }
 
-function drawHypothesis({ cause, standing, for: pro, against }: Hypothesis, isVerdict: boolean, behind: (source: string) => string | null): HTMLElement {
-  const facts = [...pro.map((fact) => drawFact("for", fact, behind)), ...against.map((fact) => drawFact("against", fact, behind))];
+function drawHypothesis({ cause, standing, for: pro, against }: Hypothesis, isVerdict: boolean): HTMLElement {
+  const facts = [...pro.map((fact) => drawFact("for", fact)), ...against.map((fact) => drawFact("against", fact))];
   return h(
     "details",
     { class: `hypothesis ${standing}`, open: isVerdict },
@@ -106,8 +136,8 @@ function drawHypothesis({ cause, standing, for: pro, against }: Hypothesis, isVe
   );
 }
 
-function drawFact(side: "for" | "against", fact: Fact, behind: (source: string) => string | null): HTMLElement {
-  const sql = fact.sql ?? behind(fact.source);
+function drawFact(side: "for" | "against", fact: Fact): HTMLElement {
+  const { sql } = fact;
   const how = { observed: "measured on this request", co_temporal: "measured at the same time on what it used", derived: "computed" }[fact.strength] ?? fact.strength;
   return h(
     "li",

@@ -17,7 +17,7 @@ import { contributors, criticalPath, type Path } from "./path";
 import * as sql from "./statements";
 import { Waterfall } from "./waterfall";
 
-const FORMATS = [["otlp", "OTLP JSON", "json"], ["parquet", "Parquet", "parquet"], ["perfetto", "Perfetto", "perfetto.json"]] as const;
+const FORMATS = [["json", "OTLP JSON", "otlp.json"], ["parquet", "Parquet", "parquet"], ["perfetto", "Perfetto", "perfetto.json"]] as const;
 
 export async function view(into: HTMLElement, signal: AbortSignal): Promise<void> {
   const { part: traceId } = current();
@@ -107,19 +107,12 @@ function exporter(traceId: string, format: string, label: string, ending: string
 }
 
 async function drawWhy(into: Panel, traceId: string, loaded: Loaded, signal: AbortSignal): Promise<void> {
-  const wanted = current().params.get("request");
-  const engines = loaded.requests.filter(({ position }) => position === "engine");
-  const spanId = engines.some((request) => request.spanId === wanted) ? wanted : null;
-  const behind = (source: string): string | null => {
-    if (source === "spans") return sql.spans(traceId);
-    if (source === "requests") return sql.requests(traceId);
-    if (source.includes("evidence")) return sql.evidence(traceId);
-    if (source === "batches") return sql.gpuTime(traceId);
-    return null;
-  };
   into.behind({ about: "Its requests", sql: sql.requests(traceId) }, { about: "Evidence of GPUs", sql: sql.evidence(traceId) }, { about: "Its time in the engine's steps", sql: sql.gpuTime(traceId) });
-  await show(into, "the explanation", signal, () => explain.load(traceId, spanId, signal), (explanation) => {
-    append(into.body, [explain.draw(explanation, behind)]);
+  await show(into, "the explanation", signal, () => explain.load(traceId, signal), (explained) => {
+    const place = h("div");
+    const draw = (wanted: string | null) => fill(place, explain.draw(explained, wanted, (spanId) => (note({ request: spanId }), draw(spanId))));
+    draw(current().params.get("request"));
+    append(into.body, [place]);
     const { evidence } = loaded;
     if (evidence.length > 0) append(into.body, [h("h3", {}, "What is known of its GPUs"), evidenceTable(evidence)]);
   });
