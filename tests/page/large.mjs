@@ -49,28 +49,50 @@ export async function largeTraceView(browser, server, secret, traceId, say) {
   for (let round = 0; round < 5; round++) {
     await page.evaluate(() => (location.hash = "#/trace"));
     await settled(page);
-    opens.push(await timed(page, "whyslow-trace-drawn", `#/trace/${traceId}`));
+    opens.push(await worked(page, "whyslow-trace-drawn", `#/trace/${traceId}`));
   }
-  say(`trace of ${SPANS} spans, click to drawn rows: ${list(opens)} ms`);
+  say(`trace of ${SPANS} spans, click to drawn rows: ${list(opens)}`);
   await settled(page);
   const shown = await page.locator(".span-label:visible").count();
   assert.ok(shown < 40, `${shown} rows exist of ${SPANS}`);
   const { frames, slow, longest } = await scrolled(page);
   say(`scrolling: ${frames} frames, median ${longest.median.toFixed(1)} ms, 99th percentile ${longest.p99.toFixed(1)} ms, ${slow} above 25 ms; drawing one takes ${longest.work.toFixed(2)} ms`);
-  judge(median(opens) < 1000, "opens in a second");
+  judge(median(opens.map(({ whole }) => whole)) < 1000, "opens in a second");
   judge(longest.median < 17.5, "scrolls at 60 frames a second");
   assert.deepEqual(faults, []);
   await context.close();
 }
 
-/** From a new address to the mark that the view sets when it has drawn, and the frame that shows it. */
+/** The same with what the page's thread worked for it: other work on the machine makes only the wait longer. */
+async function worked(page, mark, hash) {
+  const client = await page.context().newCDPSession(page);
+  await client.send("Performance.enable", { timeDomain: "threadTicks" });
+  const ticks = async () => (await client.send("Performance.getMetrics")).metrics.find(({ name }) => name === "ThreadTime").value;
+  const before = await ticks();
+  const time = await timed(page, mark, hash);
+  const cpu = ((await ticks()) - before) * 1000;
+  await client.detach();
+  return { ...time, cpu };
+}
+
+/**
+ * Milliseconds from a new address to the mark that the view sets when it has drawn, and the frame that shows it; and how
+ * many of them come after the last answer of the server, which is the page's own part.
+ */
 async function timed(page, mark, hash) {
   return page.evaluate(
     ({ mark, hash }) =>
       new Promise((resolve) => {
         performance.clearMarks(mark);
+        performance.clearResourceTimings();
         const begun = performance.now();
-        const look = () => (performance.getEntriesByName(mark).length > 0 ? requestAnimationFrame(() => resolve(performance.now() - begun)) : requestAnimationFrame(look));
+        const done = () => {
+          const marked = performance.getEntriesByName(mark)[0].startTime;
+          const answered = performance.getEntriesByType("resource").map(({ responseEnd }) => responseEnd).filter((end) => end > 0 && end <= marked);
+          const now = performance.now();
+          resolve({ whole: now - begun, own: now - Math.max(begun, ...answered) });
+        };
+        const look = () => (performance.getEntriesByName(mark).length > 0 ? requestAnimationFrame(done) : requestAnimationFrame(look));
         location.hash = hash;
         look();
       }),
@@ -127,13 +149,13 @@ export async function dayView(browser, server, secret, say) {
   for (let round = 0; round < 5; round++) {
     await page.evaluate(() => (location.hash = "#/trace"));
     await settled(page);
-    draws.push(await timed(page, "whyslow-overview-drawn", `#/overview?from=${from}&to=${to}`));
+    draws.push(await worked(page, "whyslow-overview-drawn", `#/overview?from=${from}&to=${to}`));
     await settled(page);
   }
   const told = await page.locator(".panel .aside").first().textContent();
   say(`day: ${told}`);
-  say(`day of ${bounds[0][2]} requests, address to drawn heat map: ${list(draws)} ms`);
-  judge(median(draws) < 1000, "draws in a second");
+  say(`day of ${bounds[0][2]} requests, address to drawn heat map: ${list(draws)}`);
+  judge(median(draws.map(({ whole }) => whole)) < 1000, "draws in a second");
   assert.deepEqual(faults, []);
   return { page, context };
 }
@@ -143,7 +165,8 @@ function judge(is, what) {
 }
 
 function list(times) {
-  return times.map((ms) => ms.toFixed(0)).join(", ");
+  const said = (of) => times.map((time) => of(time).toFixed(0)).join(", ");
+  return `${said(({ whole }) => whole)} ms; after the server's last answer ${said(({ own }) => own)} ms; work of the page's thread ${said(({ cpu }) => cpu)} ms`;
 }
 
 function median(values) {

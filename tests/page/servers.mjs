@@ -74,10 +74,11 @@ exporters:
   lake: {path: '${join(folder, "tables")}', commit_interval: 1s}
 extensions:
   bearertokenauth: {token: '${token}'}
+  write_ahead_log: {directory: '${join(folder, "log")}'}
   query: {endpoint: '127.0.0.1:${query}', auth: {authenticator: bearertokenauth}, postgres: {enabled: false}, flight_sql: {enabled: false}}
-log: {directory: '${join(folder, "log")}'}
+
 service:
-  extensions: [bearertokenauth, query]
+  extensions: [bearertokenauth, write_ahead_log, query]
   pipelines:
     traces: {receivers: [otlp], processors: [tail_sampling], exporters: [lake]}
 `);

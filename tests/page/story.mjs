@@ -40,7 +40,7 @@ export async function story(browser, origin, say) {
   const lane = page.locator(".lane-row [role=img]", { has: page.locator("canvas") }).first();
   const said = await lane.getAttribute("aria-label");
   say(`GPU lane: ${said}`);
-  assert.match(said, /GPU-5c1a7b42.* clock: 1,110 to .*slowed: .*heat/, "the injected slowdown is in the lane");
+  assert.match(said, /GPU-5c1a7b42.* clock: .* usual under load .*slowed: .*heat/, "the injected slowdown is in the lane");
   await pictures(page, "trace", { fullPage: true });
   await contrast(page, say, "trace");
   await keyboard(page, say);
@@ -121,7 +121,7 @@ async function factRows(page, say) {
   await page.locator(".hypothesis[open] li a").first().click();
   await page.waitForURL(/#\/sql/);
   await settled(page);
-  const answer = await page.locator(".panel", { hasText: "Answer" }).locator(".aside").innerText();
+  const answer = await page.getByRole("region", { name: "Answer" }).locator(".aside").innerText();
   say(`${n} facts with rows; behind \`${fact}\`: ${answer}`);
   assert.match(answer, /^[1-9][\d,]* row/);
   await page.goBack();
@@ -130,7 +130,7 @@ async function factRows(page, say) {
 
 /** "Copy as SQL" gives a statement that runs. */
 async function copied(page, context, origin, say) {
-  const details = page.locator(".panel", { hasText: "Where the time went" }).locator("details.sql");
+  const details = page.getByRole("region", { name: "Where the time went" }).locator("details.sql");
   await details.locator("summary").click();
   const boxes = details.locator(".statement");
   const n = await boxes.count();

@@ -1,10 +1,12 @@
 // Rows of an Arrow answer by column name. Whole numbers of 64 bits become numbers: those that are larger than a number
 // can say exactly (times in nanoseconds) are asked for as differences, or read with `big`.
 
-import { DataType, type Table, type Vector } from "apache-arrow";
+import { DataType, Vector, type Table } from "apache-arrow";
 
 export class Rows {
   private readonly columns = new Map<string, Vector>();
+  /** Texts of columns that were read. */
+  private readonly read = new Map<string, (string | null)[]>();
 
   constructor(
     readonly table: Table,
@@ -50,8 +52,12 @@ export class Rows {
   }
 
   text(name: string, row: number): string | null {
-    const value = this.raw(name, row);
-    return value === null ? null : String(value);
+    let texts = this.read.get(name);
+    if (texts === undefined) {
+      texts = textsOf(this.columns.get(name));
+      this.read.set(name, texts);
+    }
+    return texts[row] ?? null;
   }
 
   flag(name: string, row: number): boolean {
@@ -88,6 +94,29 @@ export class Rows {
     return Array.from({ length: this.length }, (_, row) => this.number(name, row));
   }
 }
+
+/**
+ * A column as texts. Those of a column stand one after the other in one buffer: it is made a text as a whole and cut, which
+ * takes a tenth of the time that a text for each cell takes. Where a byte is not a character, each is read for itself.
+ */
+function textsOf(column: Vector | undefined): (string | null)[] {
+  const texts: (string | null)[] = [];
+  for (const data of column?.data ?? []) {
+    const { length, valueOffsets, values } = data;
+    const begin = Number(valueOffsets?.[0] ?? 0);
+    const end = Number(valueOffsets?.[length] ?? 0);
+    const whole = DataType.isUtf8(data.type) ? DECODER.decode((values as Uint8Array).subarray(begin, end)) : null;
+    const inner = whole?.length === end - begin ? null : new Vector([data]);
+    for (let row = 0; row < length; row++) {
+      if (!data.getValid(row)) texts.push(null);
+      else if (inner === null && whole !== null) texts.push(whole.slice(Number(valueOffsets[row]) - begin, Number(valueOffsets[row + 1]) - begin));
+      else texts.push(String(inner?.get(row)));
+    }
+  }
+  return texts;
+}
+
+const DECODER = new TextDecoder();
 
 function isoOf(ms: number): string {
   const date = new Date(ms);

@@ -65,6 +65,7 @@ export function editor(text: string, tables: TableDoc[], functions: string[], ru
       doc: text,
       extensions: [
         Prec.highest(keymap.of([{ key: "Mod-Enter", run: () => (run(), true) }])),
+        EditorView.domEventHandlers({ beforeinput: replaceSelected }),
         lineNumbers(),
         history(),
         bracketMatching(),
@@ -89,6 +90,21 @@ export function editor(text: string, tables: TableDoc[], functions: string[], ru
     focus: () => view.focus(),
     destroy: () => view.destroy(),
   };
+}
+
+/**
+ * Typing over a selection. Left to the browser, it writes the look of what it replaces into a `style` attribute, which
+ * the page's policy refuses.
+ */
+function replaceSelected(event: InputEvent, view: EditorView): boolean {
+  const { from, to, empty } = view.state.selection.main;
+  const text = event.data;
+  if (event.inputType !== "insertText" || text === null || empty || view.composing) return false;
+  event.preventDefault();
+  const insert = () => view.state.update(view.state.replaceSelection(text), { userEvent: "input.type", scrollIntoView: true });
+  const isHandled = view.state.facet(EditorView.inputHandler).some((handle) => handle(view, from, to, text, insert));
+  if (!isHandled) view.dispatch(insert());
+  return true;
 }
 
 /** Columns of the tables that the statement names, without their table's name before them. */

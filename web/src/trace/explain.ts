@@ -93,7 +93,7 @@ function drawOne(explanation: Explanation): HTMLElement {
   return h(
     "div",
     { class: "explanation" },
-    h("p", { class: "verdict", id: "verdict" }, h("strong", {}, VERDICTS[verdict] ?? verdict), h("code", {}, verdict)),
+    h("p", { class: "verdict", id: "verdict" }, h("strong", {}, VERDICTS[verdict] ?? verdict), " ", h("code", {}, verdict)),
     h(
       "p",
       {},
