@@ -74,6 +74,7 @@ function askForToken(why: string): void {
     h("button", { type: "submit" }, "Enter"),
   );
   fill(gate, form);
+  main.hidden = true;
   input.focus();
 }
 
@@ -86,6 +87,7 @@ async function enter(text: string, said: HTMLElement): Promise<void> {
     if (error instanceof Problem && error.status === 401) return;
   }
   gate.replaceChildren();
+  main.hidden = false;
   leave.hidden = false;
   await render();
   main.focus();

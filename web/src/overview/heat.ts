@@ -12,6 +12,9 @@ import { bucketMs, FLOOR_S, ROWS_PER_DECADE } from "./statements";
 
 const HEIGHT = 340;
 
+/** Room for the last time on the axis; strips have the same, so that their times are below those of the chart. */
+export const PADDING: uPlot.Padding = [10, 32, 0, 0];
+
 /** Pixels around a point within which a click means it. */
 const REACH = 9;
 
@@ -112,6 +115,7 @@ export function chart(
   const options: uPlot.Options = {
     width: 600,
     height: HEIGHT,
+    padding: PADDING,
     ms: 1,
     tzDate: (ms) => uPlot.tzDate(new Date(ms), "UTC"),
     cursor: { sync: { key: sync.key, setSeries: false }, drag: { x: true, y: true, uni: 10, setScale: false }, points: { show: false } },

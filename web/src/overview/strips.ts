@@ -6,7 +6,7 @@ import { h, onResize } from "../dom";
 import type { Rows } from "../rows";
 import { onTheme, seriesColour } from "../theme";
 import { number, shortGpu } from "../words";
-import { axes } from "./heat";
+import { axes, PADDING } from "./heat";
 import type { Range } from "./state";
 
 const HEIGHT = 64;
@@ -75,6 +75,7 @@ export function strip(rows: Rows, by: string, told: Strip, range: Range, sync: u
     {
       width: 600,
       height: HEIGHT,
+      padding: PADDING,
       ms: 1,
       tzDate: (ms) => uPlot.tzDate(new Date(ms), "UTC"),
       cursor: { sync: { key: sync.key, setSeries: false }, drag: { x: false, y: false }, points: { show: false } },

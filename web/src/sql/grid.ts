@@ -14,7 +14,7 @@ export function grid(rows: Rows): HTMLElement {
   const widths = names.map((name) => {
     let longest = name.length + 2;
     for (let row = 0; row < Math.min(rows.length, MEASURED); row++) longest = Math.max(longest, rows.cell(name, row).length);
-    return `${Math.min(longest, 44) + 2}ch`;
+    return `${Math.min(longest, 44) + 3}ch`;
   });
   const columns = widths.join(" ");
   const line = (className: string, role: string) => {

@@ -79,6 +79,7 @@ function drawPlot(into: HTMLElement, rows: Rows, { along, up, kind }: Axes, sign
     {
       width: 600,
       height: HEIGHT,
+      padding: [10, 32, 0, 0],
       ms: 1,
       tzDate: (ms) => uPlot.tzDate(new Date(ms), "UTC"),
       legend: { show: false },
