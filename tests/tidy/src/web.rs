@@ -14,11 +14,12 @@ const BUILT_FROM: &str = "crates/query/page/sources.txt";
 const BUILT_BYTES_MAX: u64 = 1_500_000;
 
 /// Folder, ending, and how a file begins to say what it is for; `None` where the format has no comments or is no source.
-const SOURCES: [(&str, &str, Option<&str>); 7] = [
+const SOURCES: [(&str, &str, Option<&str>); 8] = [
     ("web/src", ".ts", Some("// ")),
     ("web/src", ".css", Some("/* ")),
     ("web", "vite.config.ts", Some("// ")),
     ("web", ".html", None),
+    ("web", ".md", None),
     ("web/public", ".svg", None),
     ("tests/page", ".mjs", Some("// ")),
     ("tests/page", ".md", None),
