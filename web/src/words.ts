@@ -68,7 +68,7 @@ export function shortId(id: string): string {
   return id.length > 12 ? id.slice(0, 8) : id;
 }
 
-/** A GPU as people tell them apart. */
-export function shortGpu(uuid: string): string {
-  return uuid.length > 14 ? uuid.slice(0, 12) : uuid;
+/** A GPU as people tell them apart: the beginning of its UUID. Other names stay whole. */
+export function shortGpu(name: string): string {
+  return /^(GPU|MIG)-/.test(name) ? name.slice(0, 12) : name;
 }

@@ -204,7 +204,7 @@ function tools(axis: Axis, ahead: Map<string, number>, isCorrected: boolean): HT
     "div",
     { class: "bar" },
     clocks,
-    h("span", { class: "note" }, ahead.size > 0 ? said : "nothing contradicts equal clocks"),
+    h("span", { class: "note" }, ahead.size > 0 ? `${said}${isCorrected ? "; samples keep the clock of who took them" : ""}` : "nothing contradicts equal clocks"),
     h("span", { class: "spring" }),
     button("Zoom in", () => axis.zoom(0.5)),
     button("Zoom out", () => axis.zoom(2)),
