@@ -162,6 +162,8 @@ async function drawRequests(into: Panel, state: State, range: Range, sync: uPlot
       .catch(() => undefined);
     const handlers = { select, open: (id: string, span: string) => go(address("trace", id, { request: span })) };
     const drawn = chart(state, range, cellsOf(cells), points, handlers, sync, signal);
+    drawn.root.setAttribute("role", "group");
+    drawn.root.setAttribute("aria-label", `Chart of ${facts.join(", ")}. The fields below it select a region without a mouse, the list at the end opens traces.`);
     append(into.body, [drawn.root, key(points !== null)]);
   });
 }
