@@ -25,7 +25,7 @@ mod tests;
 use otlp::SpanId;
 
 pub use batches::{BatchFact, BatchFacts, BatchSums, Companion};
-pub use hypotheses::{Cause, Fact, Hypothesis, Standing, Strength};
+pub use hypotheses::{Cause, Fact, FactRows, FactSource, Hypothesis, Standing, Strength};
 pub use path::{Course, Hop, Link, Part, Role};
 pub use phases::{Cohort, Phase, PhaseTime};
 

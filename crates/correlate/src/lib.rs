@@ -47,8 +47,8 @@ pub use engine::is_request_span;
 pub use error::{Error, Result};
 pub use explain::{
     BatchFact, BatchFacts, BatchSums, Cause, Cohort, Companion, Course, DeviceFact, EngineFact,
-    EngineSample, Explanation, Fact, Facts, Hop, Hypothesis, Link, Neighbour, Part, Phase,
-    PhaseTime, Role, SpanFact, Standing, Strength, explain,
+    EngineSample, Explanation, Fact, FactRows, FactSource, Facts, Hop, Hypothesis, Link, Neighbour,
+    Part, Phase, PhaseTime, Role, SpanFact, Standing, Strength, explain,
 };
 pub use join::{KeptRequest, SampleIndex, Settings, Traffic, engine_key, evidence, interval};
 pub use link::{TraceSpan, link};

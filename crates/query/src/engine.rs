@@ -45,6 +45,7 @@ pub struct Engine {
     shared: Arc<Shared>,
     executor: Executor,
     places: Arc<Semaphore>,
+    held: Arc<Semaphore>,
     queue: Arc<Semaphore>,
     askers: Arc<Askers>,
     metrics: Arc<Metrics>,
@@ -104,6 +105,7 @@ impl Engine {
             }),
             executor: Executor::new(config.threads())?,
             places: Arc::new(Semaphore::new(statements_max)),
+            held: Arc::new(Semaphore::new(statements_max)),
             queue: Arc::new(Semaphore::new(queue_max.min(Semaphore::MAX_PERMITS))),
             metrics: Arc::default(),
             askers: Arc::new(Askers::new(config.statements_per_user_max)),
@@ -175,6 +177,21 @@ impl Engine {
         let started = start(Arc::clone(&self.shared), question, held, until);
         let started = self.planned(&mut deadline, started.boxed()).await?;
         Ok((started, deadline, rows_max))
+    }
+
+    /// A place for rows that are held outside of a statement, such as a whole trace on its way to a client: there are as
+    /// many as for statements, so that memory stays bounded by `statements_max * memory_mib` for each of the two.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TimedOut`] if none is free in time.
+    pub(crate) async fn hold(&self) -> Result<OwnedSemaphorePermit> {
+        let mut deadline = Box::pin(tokio::time::sleep(self.config.timeout));
+        let held = Arc::clone(&self.held).acquire_owned();
+        let held = self.within(&mut deadline, Phase::Waiting, held).await?;
+        held.map_err(|_closed| Error::Ended {
+            phase: Phase::Waiting,
+        })
     }
 
     /// What an answer would look like, and what a statement leaves open. Takes a place like a statement.

@@ -1,4 +1,5 @@
-//! HTTP: `POST /v1/sql`, `GET /v1/tables`, and the web page ([`page()`]).
+//! HTTP: `POST /v1/sql`, `GET /v1/tables`, `GET /v1/traces/{id}`, `GET /v1/explain/{id}`, and `GET /v1/openapi.json`, which
+//! describes them all. `traces` and `explain` say what theirs give, and [`page()`] that there is a web page too.
 //!
 //! # `POST /v1/sql`
 //!
@@ -29,7 +30,7 @@ use axum::extract::{Query, Request, State};
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use serde::Deserialize;
 
 use crate::answer::Answer;
@@ -41,9 +42,11 @@ use crate::question::Question;
 use crate::reference;
 
 mod body;
+mod explain;
 mod guard;
 mod page;
 mod refusal;
+mod traces;
 
 use body::{Clock, stream_answer};
 pub use guard::{Guard, guarded};
@@ -53,10 +56,29 @@ pub(crate) use refusal::log_fault;
 
 /// Routes of the query listener.
 pub fn router(engine: Arc<Engine>) -> Router {
-    Router::new()
-        .route("/v1/sql", post(run))
-        .route("/v1/tables", get(list_tables))
-        .with_state(engine)
+    let mut router = Router::new();
+    for (path, method) in routes() {
+        router = router.route(path, method);
+    }
+    router.with_state(engine)
+}
+
+/// Every path, each of which `openapi.json` describes.
+fn routes() -> Vec<(&'static str, MethodRouter<Arc<Engine>>)> {
+    vec![
+        ("/v1/sql", post(run)),
+        ("/v1/tables", get(list_tables)),
+        ("/v1/traces/{id}", get(traces::give)),
+        ("/v1/explain/{id}", get(explain::give)),
+        ("/v1/openapi.json", get(describe)),
+    ]
+}
+
+/// The description of these paths, and of the others on this port.
+const OPENAPI: &str = include_str!("http/openapi.json");
+
+async fn describe() -> Response {
+    ([(CONTENT_TYPE, "application/json")], OPENAPI).into_response()
 }
 
 async fn list_tables() -> Response {
@@ -81,7 +103,10 @@ async fn answer(
     address: Result<Query<Choices>, QueryRejection>,
     request: Request,
 ) -> Result<(Answer, Format), Refusal> {
-    let Query(address) = address.map_err(|source| Refusal::Address { source })?;
+    let Query(address) = address.map_err(|source| Refusal::Address {
+        known: "`format` and `limit` are",
+        source,
+    })?;
     let (head, body) = request.into_parts();
     let asker = head.extensions.get::<Asker>().copied();
     // JSON may escape each byte of the statement with six.
@@ -154,6 +179,8 @@ fn accepted(headers: &HeaderMap) -> Result<Format, Refusal> {
     let accept = accept.to_str().unwrap_or_default();
     Format::of_accept(accept).ok_or_else(|| Refusal::Accept {
         given: accept.to_owned(),
+        known: "`application/json`, `text/csv`, `application/vnd.apache.arrow.stream` and \
+                `application/vnd.apache.parquet`",
     })
 }
 

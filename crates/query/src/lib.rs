@@ -17,6 +17,7 @@
 //! | [`Engine`] | the route as one function |
 //! | [`Answer`] | the stream of rows under the time limit and the row limit |
 //! | `trace` | one trace whole, by its id, as the OTLP that it was |
+//! | [`explain`] | why the requests of a trace were slow, and the statements behind each fact |
 //! | `format`, [`http`] | JSON, CSV and Arrow over HTTP |
 //! | [`postgres`] | the protocol of Postgres: psql, DBeaver, Grafana, every language's driver |
 //! | [`flight`] | Arrow Flight SQL: ADBC, JDBC, notebooks that want columns |
@@ -67,6 +68,7 @@ mod engine;
 mod executor;
 mod session;
 
+pub mod explain;
 mod trace;
 
 pub mod flight;

@@ -2,17 +2,19 @@
 //!
 //! [`read`] asks for the rows by a statement like any other: under the same limits and counts, as a needle
 //! (`trace_id` has a bloom filter), committed rows and fresh ones. `id` reads an id in the forms in which people
-//! paste it, `otlp` turns rows back into OTLP, `absent` says why there is nothing.
+//! paste it, `otlp` turns rows back into OTLP, `files` and `perfetto` give them in other formats, `surroundings` reads what
+//! was measured at that time, and `absent` says why there is nothing.
 //!
 //! # What OTLP made of rows does not have
 //!
 //! - What redaction removed and what it cut; a cut text ends with a mark.
 //! - The types of attributes without a column of their own: a map holds text. What reads as a boolean, a number or a
-//!   list comes back as that (`"42"` as the number 42, base64 of bytes as a text); `tables::spans` has the rules. Keys
-//!   with a column come back with their type; an alias of such a key comes back beside it if it was sent.
+//!   list comes back as that (`"42"` and the double 42.0 as the whole number 42, base64 of bytes as a text);
+//!   `tables::spans` has the rules. Keys with a column come back with their type. Where an alias of such a key was sent
+//!   that accounts for the column, the row does not say whether the key was sent too, and only the alias comes back.
 //! - Attributes and schema URLs of scopes, unknown fields, links' ids that are none, all but the last value of a
 //!   repeated key, times that 63 bits do not hold (0 stands for them), the order of attributes and of spans.
-//! - Lists in maps deeper than [`NESTING_MAX`]: they come as their text, because readers of protobuf refuse what
+//! - Lists in maps deeper than `otlp::NESTING_MAX`: they come as their text, because readers of protobuf refuse what
 //!   nests deeper than 100 messages.
 //!
 //! Does not know HTTP, nor what is made of spans.
@@ -23,14 +25,21 @@
 //! one statement may have, is refused: a waterfall of half a trace would be taken for the whole.
 
 mod absent;
+mod files;
 mod id;
 mod otlp;
+mod perfetto;
+mod surroundings;
 
-use arrow::array::RecordBatch;
+use std::sync::Arc;
+
+use ::arrow::array::RecordBatch;
+use ::arrow::datatypes::{Schema, SchemaRef};
+use ::otlp::TraceId;
+use bytes::Bytes;
 use datafusion::common::ScalarValue;
 use datafusion::common::utils::memory::get_record_batch_memory_size;
 use futures::StreamExt;
-use ::otlp::TraceId;
 use tables::spans::ReadError;
 
 use crate::asker::Asker;
@@ -40,8 +49,11 @@ use crate::metrics::Entrance;
 use crate::question::Question;
 
 pub(crate) use absent::{Absence, why_absent};
+pub(crate) use files::{arrow, parquet};
 pub(crate) use id::{IdError, parse_id};
-pub(crate) use otlp::NESTING_MAX;
+pub(crate) use otlp::{json, protobuf};
+pub(crate) use perfetto::perfetto;
+pub(crate) use surroundings::surroundings;
 
 /// Who asks, and through which door.
 #[derive(Debug, Clone, Copy)]
@@ -106,14 +118,29 @@ pub(crate) enum Error {
          SQL: SELECT .. FROM spans WHERE trace_id = '{trace_id}' AND .."
     )]
     TooLarge { trace_id: TraceId, memory_mib: u64 },
+    #[error(
+        "the trace and what is around it have more than {rows_max} rows, the limit `trace_spans_max`"
+    )]
+    TooManyRows { rows_max: u64 },
     #[error("the stored spans cannot be read back")]
     Rows(#[from] ReadError),
-    #[error("the stored spans cannot be written as OTLP")]
-    Otlp {
-        /// What the encoding or decoding says.
+    #[error("the stored spans cannot be written in this format")]
+    Write {
+        /// What the encoding says.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
+
+impl Error {
+    fn writing(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Write {
+            source: source.into(),
+        }
+    }
+}
+
+/// The parts of a file, made as they are taken.
+pub(crate) type Parts = Box<dyn Iterator<Item = Result<Bytes>> + Send>;
 
 /// Result of this module.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
@@ -170,6 +197,12 @@ pub(crate) async fn read(
 }
 
 impl StoredTrace {
+    /// The columns of its rows.
+    fn schema(&self) -> SchemaRef {
+        let first = self.batches.first();
+        first.map_or_else(|| Arc::new(Schema::empty()), RecordBatch::schema)
+    }
+
     /// Is nothing of it stored?
     pub(crate) fn is_empty(&self) -> bool {
         self.n_spans == 0

@@ -1,21 +1,19 @@
 //! `whyslow explain`: why requests were slow, with the facts and where they stand.
 //!
-//! `facts` asks for what is stored about a request and its surroundings, by SQL, from a server or from tables; the crate
-//! `correlate` explains; `text` and `json` say it. What is not stored is not known, and is said to be so.
+//! The crate `query` asks for what is stored, from a server or from tables, and says it for programs, as it does for
+//! `GET /v1/explain/{id}`; the crate `correlate` explains; `text` says it for people.
 
-mod batches;
-mod facts;
-mod json;
-mod rows;
 mod text;
 
 use std::io::BufRead as _;
 
 use anyhow::{Context as _, bail, ensure};
+use arrow::array::RecordBatch;
 use otlp::{SpanId, TraceId};
+use query::explain::{Ask, AskError, Source, load, object};
 
-use crate::{show, sql::source::SourceArgs};
-use rows::Source;
+use crate::show;
+use crate::sql::source::{self, SourceArgs};
 
 /// Explain why a request was slow: the phase that exceeds the usual, and what the evidence says about its cause.
 ///
@@ -25,7 +23,11 @@ use rows::Source;
     whyslow explain 4bf92f3577b34da6a3ce929d0e0e4736\n  \
     whyslow explain 4bf92f3577b34da6a3ce929d0e0e4736 --format json\n  \
     whyslow explain 4bf92f3577b34da6a3ce929d0e0e4736 --data ./whyslow-data/tables\n  \
-    whyslow explain --format jsonl - <trace-ids.txt")]
+    whyslow explain --format jsonl - <trace-ids.txt\n\n\
+    The same over HTTP, every request of the trace:\n  \
+    curl -s http://127.0.0.1:7070/v1/explain/4bf92f3577b34da6a3ce929d0e0e4736\n\
+    The trace itself, as OTLP, arrow, parquet, or for ui.perfetto.dev:\n  \
+    curl -s 'http://127.0.0.1:7070/v1/traces/4bf92f3577b34da6a3ce929d0e0e4736?format=perfetto' -o trace.json")]
 pub(crate) struct Args {
     /// Traces, 32 hex digits each; `whyslow slow` lists them. `-` reads them from standard input, one a line.
     #[arg(value_name = "TRACE_ID", value_parser = parse_wanted, required = true)]
@@ -100,14 +102,26 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn explained(source: &Source, trace_id: TraceId, args: &Args) -> anyhow::Result<String> {
-    let subject = facts::load(source, trace_id, args.span).await?;
-    let explanation = correlate::explain(&subject.facts);
-    match args.format {
-        Format::Text => Ok(text::render(&subject, &explanation)),
-        Format::Json => json::render(&subject, &explanation),
-        Format::Jsonl => json::line(&subject, &explanation),
+impl Ask for source::Source {
+    async fn rows(&self, sql: &str) -> Result<Vec<RecordBatch>, AskError> {
+        Ok(Self::rows(self, sql).await?)
     }
+}
+
+async fn explained(
+    source: &Source<source::Source>,
+    trace_id: TraceId,
+    args: &Args,
+) -> anyhow::Result<String> {
+    let subjects = load(source, trace_id, args.span, 1).await?;
+    let subject = subjects.first().context("a trace without a subject")?;
+    let explanation = correlate::explain(&subject.facts);
+    let written = match args.format {
+        Format::Text => return Ok(text::render(subject, &explanation)),
+        Format::Json => serde_json::to_string_pretty(&object(subject, &explanation)),
+        Format::Jsonl => serde_json::to_string(&object(subject, &explanation)),
+    };
+    Ok(written.context("write the explanation as JSON")? + "\n")
 }
 
 impl Args {

@@ -5,11 +5,12 @@ mod lines;
 use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
+use query::explain::quoted;
 
 use crate::show;
 use crate::show::table::{self, Table};
 use crate::sql::output::{self, Format, OutputArgs};
-use crate::sql::source::{SourceArgs, quoted};
+use crate::sql::source::SourceArgs;
 
 /// Show the requests that failed and those that took longest, and the phase that took their time.
 #[derive(Debug, clap::Args)]

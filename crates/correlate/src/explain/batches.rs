@@ -3,7 +3,7 @@
 //! These are facts about the request itself, not about its time: the engine named who ran together. They do not decide a
 //! hypothesis, because steps are often known only in part; they stand beside what does.
 
-use super::{Cause, Hypothesis, Phase, PhaseTime, Strength, hypotheses::fact};
+use super::{Cause, FactRows, Hypothesis, Phase, PhaseTime, Strength, hypotheses::fact};
 
 /// Tokens of another in one step from which on it is a prompt that is computed there.
 const PROMPT_TOKENS: i64 = 256;
@@ -125,7 +125,7 @@ pub(super) fn observe(facts: &BatchFacts, slow: PhaseTime, hypotheses: &mut [Hyp
         "{n_long} of its {n} steps in the phase also computed prompts of others, {:.3} s in all; up to {tokens} tokens, of {other}",
         nanos as f64 / 1e9
     );
-    let said = fact(Strength::Observed, "batches", text);
+    let said = fact(Strength::Observed, FactRows::Batches, text);
     hypothesis.facts_for.push(said);
 }
 

@@ -1,5 +1,7 @@
 //! What may have made a phase long, in the order of ruling out, with the facts for and against.
 
+use std::fmt;
+
 use super::{
     Course, DeviceFact, EngineSample, Facts,
     path::{Part, Role},
@@ -126,10 +128,75 @@ impl Strength {
 pub struct Fact {
     /// In words.
     pub text: String,
-    /// Table and key of the rows behind it.
-    pub source: String,
+    /// The rows behind it.
+    pub source: FactSource,
     /// How strong it is.
     pub strength: Strength,
+}
+
+/// Which rows a fact was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FactRows {
+    /// Spans of the trace.
+    Spans,
+    /// The request itself.
+    Request,
+    /// Other requests on its engine.
+    Neighbours,
+    /// What its engine's gauges said.
+    EngineSamples,
+    /// Its devices.
+    Devices,
+    /// The steps that it was in.
+    Batches,
+}
+
+impl FactRows {
+    /// The table that holds them.
+    #[must_use]
+    pub const fn table(self) -> &'static str {
+        match self {
+            Self::Spans => "spans",
+            Self::Request | Self::Neighbours => "requests",
+            Self::EngineSamples => "engine_samples",
+            Self::Devices => "evidence",
+            Self::Batches => "batches",
+        }
+    }
+}
+
+/// Where a fact stands; reads as `table` or `table: key`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FactSource {
+    /// Which rows.
+    pub rows: FactRows,
+    /// One of them: a span, a request id, a device.
+    pub key: Option<String>,
+}
+
+impl FactSource {
+    fn one(rows: FactRows, key: impl Into<String>) -> Self {
+        Self {
+            rows,
+            key: Some(key.into()),
+        }
+    }
+}
+
+impl From<FactRows> for FactSource {
+    fn from(rows: FactRows) -> Self {
+        Self { rows, key: None }
+    }
+}
+
+impl fmt::Display for FactSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.rows.table())?;
+        match &self.key {
+            Some(key) => write!(f, ": {key}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// One hypothesis.
@@ -168,7 +235,11 @@ impl Hypothesis {
     }
 }
 
-pub(super) fn fact(strength: Strength, source: impl Into<String>, text: impl Into<String>) -> Fact {
+pub(super) fn fact(
+    strength: Strength,
+    source: impl Into<FactSource>,
+    text: impl Into<String>,
+) -> Fact {
     Fact {
         text: text.into(),
         source: source.into(),
@@ -229,13 +300,13 @@ fn places(parts: &[Part], slow: PhaseTime) -> Vec<Hypothesis> {
             let Some(longest) = own().max_by_key(|part| part.nanos) else {
                 return Hypothesis::new(cause).contradicted(fact(
                     Strength::Observed,
-                    "spans",
+                    FactRows::Spans,
                     "no span of this kind is on the way",
                 ));
             };
             let said = fact(
                 Strength::Observed,
-                format!("spans: {}", longest.span_id),
+                FactSource::one(FactRows::Spans, longest.span_id.to_string()),
                 format!(
                     "`{}` of {} took {seconds:.3} s before it handed on",
                     longest.name, longest.service
@@ -256,7 +327,7 @@ fn delivery(course: Option<&Course>, slow: PhaseTime) -> Hypothesis {
         Some(longest) => {
             let mut hypothesis = hypothesis.supported(fact(
                 Strength::Observed,
-                format!("spans: {}", longest.span_id),
+                FactSource::one(FactRows::Spans, longest.span_id.to_string()),
                 format!(
                     "`{}` of {} went on for {:.3} s after what it waited for was over, of {:.3} s after the engine",
                     longest.name,
@@ -272,7 +343,7 @@ fn delivery(course: Option<&Course>, slow: PhaseTime) -> Hypothesis {
                 ),
                 Role::Retrieval | Role::Service => None,
             };
-            let said = who.map(|who| fact(Strength::Derived, "spans", who));
+            let said = who.map(|who| fact(Strength::Derived, FactRows::Spans, who));
             hypothesis.facts_for.extend(said);
             hypothesis
         }

@@ -12,11 +12,15 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use http_body::Frame;
 use http_body_util::StreamBody;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::task::yield_now;
+use tokio::time::timeout_at;
 
 use super::refusal::{Refusal, log_fault, outward};
 use crate::answer::Answer;
 use crate::error::Error;
 use crate::format::{Encoder, Format, Summary};
+use crate::trace;
 
 const ROW_LIMIT: HeaderName = HeaderName::from_static("whyslow-row-limit");
 const ROW_COUNT: HeaderName = HeaderName::from_static("whyslow-row-count");
@@ -36,6 +40,11 @@ impl Clock {
     )]
     pub(super) fn start() -> Self {
         Self(Instant::now())
+    }
+
+    /// When a time limit that began then is over.
+    pub(super) fn until(self, limit: Duration) -> Instant {
+        self.0 + limit
     }
 
     fn elapsed(self) -> Duration {
@@ -178,3 +187,42 @@ impl Writer {
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("the answer broke off")]
 pub(super) struct BrokenOff;
+
+/// A body of parts that are made as the client takes them, on a task of its own: what they hold is given back at `until`,
+/// also if the client neither reads nor goes away. The first part is made before there is a status.
+pub(super) fn stream_parts(
+    mut parts: trace::Parts,
+    held: OwnedSemaphorePermit,
+    until: Instant,
+) -> Result<Body, Refusal> {
+    let first = parts.next().transpose()?.unwrap_or_default();
+    let (sender, receiver) = mpsc::channel(1);
+    let _detached = tokio::spawn(async move {
+        let made = async move {
+            let _held = held;
+            for part in std::iter::once(Ok(first)).chain(parts) {
+                let part = part.map(Some).map_err(|error| {
+                    log_fault(&error);
+                    BrokenOff
+                });
+                if sender.send(part).await.is_err() {
+                    return;
+                }
+                yield_now().await;
+            }
+            // The reader may be gone.
+            sender.send(Ok(None)).await.ok();
+        };
+        // Past it, the sender is dropped and the body breaks off.
+        timeout_at(until.into(), made).await.ok();
+    });
+    let parts = stream::unfold(Some(receiver), |receiver| async move {
+        let mut receiver = receiver?;
+        match receiver.recv().await {
+            Some(Ok(Some(bytes))) => Some((Ok(bytes), Some(receiver))),
+            Some(Ok(None)) => None,
+            Some(Err(BrokenOff)) | None => Some((Err(BrokenOff), None)),
+        }
+    });
+    Ok(Body::from_stream(parts))
+}

@@ -5,10 +5,13 @@ use axum::extract::rejection::QueryRejection;
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use otlp::TraceId;
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::explain;
 use crate::format::Problem;
+use crate::trace::{self, Absence, IdError};
 
 /// Seconds after which a refused client may try again.
 const RETRY_AFTER_S: &str = "1";
@@ -16,8 +19,22 @@ const RETRY_AFTER_S: &str = "1";
 /// Why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("the address is not understood; `format` and `limit` are the only parameters")]
-    Address { source: QueryRejection },
+    #[error("the address is not understood; {known} the only parameters")]
+    Address {
+        known: &'static str,
+        source: QueryRejection,
+    },
+    #[error(transparent)]
+    TraceId(#[from] IdError),
+    #[error("`span` is the id of an engine span: 16 hex digits")]
+    SpanId { source: otlp::IdError },
+    /// No span of the trace is there.
+    #[error("{}", .why.explanation(*.trace_id))]
+    Absent { trace_id: TraceId, why: Absence },
+    #[error("{0}")]
+    NoRequest(explain::Error),
+    #[error(transparent)]
+    Trace(#[from] trace::Error),
     #[error("the body has more than {bytes_max} bytes, or was cut on its way")]
     Body { bytes_max: usize },
     #[error("the body is not a JSON object with `sql` and, as you like, `format` and `limit`")]
@@ -29,11 +46,8 @@ pub(crate) enum Refusal {
          the statement alone as `text/plain`"
     )]
     ContentType { given: String },
-    #[error(
-        "none of `{given}` can be made: `application/json`, `text/csv`, \
-         `application/vnd.apache.arrow.stream` and `application/vnd.apache.parquet` can"
-    )]
-    Accept { given: String },
+    #[error("none of `{given}` can be made: {known} can")]
+    Accept { given: String, known: &'static str },
     #[error("the columns of the answer cannot be written in this format")]
     Encode { source: ArrowError },
     #[error(transparent)]
@@ -45,7 +59,7 @@ impl IntoResponse for Refusal {
         let with_cause = |cause: &dyn std::fmt::Display| format!("{self}: {cause}");
         let (status, problem) = match &self {
             Self::Statement(error) => outward(error),
-            Self::Address { source } => {
+            Self::Address { source, .. } => {
                 let message = with_cause(&source.body_text());
                 (
                     StatusCode::BAD_REQUEST,
@@ -55,6 +69,11 @@ impl IntoResponse for Refusal {
                     },
                 )
             }
+            Self::TraceId(_) => (StatusCode::BAD_REQUEST, problem("bad_trace_id", &self)),
+            Self::SpanId { .. } => (StatusCode::BAD_REQUEST, problem("bad_span_id", &self)),
+            Self::Absent { why, .. } => (StatusCode::NOT_FOUND, problem(why.code(), &self)),
+            Self::NoRequest(_) => (StatusCode::NOT_FOUND, problem("unknown_request", &self)),
+            Self::Trace(error) => outward_of_trace(error),
             Self::Body { .. } => (
                 StatusCode::PAYLOAD_TOO_LARGE,
                 problem("body_too_large", &self),
@@ -149,6 +168,23 @@ pub(super) fn outward(error: &Error) -> (StatusCode, Problem) {
             message: error.explanation(),
         },
     )
+}
+
+fn outward_of_trace(error: &trace::Error) -> (StatusCode, Problem) {
+    let (status, code) = match error {
+        trace::Error::Statement(error) => return outward(error),
+        trace::Error::TooManySpans { .. } | trace::Error::TooManyRows { .. } => {
+            (StatusCode::UNPROCESSABLE_ENTITY, "too_many_spans")
+        }
+        trace::Error::TooLarge { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "trace_too_large"),
+        trace::Error::Rows(_) | trace::Error::Write { .. } => {
+            (StatusCode::INTERNAL_SERVER_ERROR, "internal")
+        }
+    };
+    if status == StatusCode::INTERNAL_SERVER_ERROR {
+        log_fault(error);
+    }
+    (status, problem(code, error))
 }
 
 pub(crate) fn log_fault(error: &(dyn std::error::Error + 'static)) {

@@ -1,7 +1,9 @@
 //! Real requests to a listener on the loopback.
 
 mod attacks;
+mod paths;
 mod refusals;
+mod traces;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

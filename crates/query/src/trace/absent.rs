@@ -1,9 +1,9 @@
 //! Why no span of a trace is stored, as far as `traces` tells.
 
-use arrow::array::{Array as _, AsArray as _};
+use ::arrow::array::{Array as _, AsArray as _};
+use ::otlp::TraceId;
 use datafusion::common::ScalarValue;
 use futures::StreamExt;
-use ::otlp::TraceId;
 
 use super::{Caller, Result};
 use crate::engine::Engine;
@@ -35,8 +35,8 @@ pub(crate) async fn why_absent(
     caller: Caller,
 ) -> Result<Absence> {
     // A trace has a row per decision; the first that kept it is the one that counts.
-    let sql = "SELECT CAST(decision AS VARCHAR) AS decision, CAST(policy AS VARCHAR) AS policy FROM traces \
-               WHERE trace_id = $1 ORDER BY decision = 'sampled' DESC NULLS LAST, start_time_unix_nano";
+    let sql = "SELECT decision, policy FROM traces WHERE trace_id = $1 \
+               ORDER BY decision = 'sampled' DESC NULLS LAST, start_time_unix_nano";
     let question = Question {
         rows: Some(1),
         ..caller.question(sql, vec![ScalarValue::from(trace_id.to_string())])
@@ -45,22 +45,30 @@ pub(crate) async fn why_absent(
     let Some(batch) = answer.next().await.transpose()? else {
         return Ok(Absence::Unknown);
     };
-    let text = |column: usize| {
-        let column = arrow::compute::cast(batch.column(column), &arrow::datatypes::DataType::Utf8);
-        let column = column.ok()?;
+    let text = |name| {
+        let column = crate::explain::cells(&batch, name).ok()?;
         let column = column.as_string_opt::<i32>()?;
         (!column.is_empty() && column.is_valid(0)).then(|| column.value(0).to_owned())
     };
-    Ok(match text(0) {
+    Ok(match text("decision") {
         Some(decision) if decision != "sampled" => Absence::NotKept {
             decision,
-            policy: text(1),
+            policy: text("policy"),
         },
         _ => Absence::Kept,
     })
 }
 
 impl Absence {
+    /// Stable word for programs.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown_trace",
+            Self::NotKept { .. } => "trace_not_kept",
+            Self::Kept => "trace_without_spans",
+        }
+    }
+
     /// For people.
     pub(crate) fn explanation(&self, trace_id: TraceId) -> String {
         match self {

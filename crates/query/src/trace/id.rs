@@ -66,13 +66,26 @@ mod tests {
             ("4BF92F3577B34DA6A3CE929D0E0E4736", ID),
             ("4bf92f35-77b3-4da6-a3ce-929d0e0e4736", ID),
             (" \"4bf92f3577b34da6a3ce929d0e0e4736\"\n", ID),
-            ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", ID),
-            ("00-4BF92F3577B34DA6A3CE929D0E0E4736-00F067AA0BA902B7-01", ID),
-            ("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what", ID),
+            (
+                "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+                ID,
+            ),
+            (
+                "00-4BF92F3577B34DA6A3CE929D0E0E4736-00F067AA0BA902B7-01",
+                ID,
+            ),
+            (
+                "cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what",
+                ID,
+            ),
             ("00f067aa0ba902b7", "000000000000000000f067aa0ba902b7"),
             ("7", "00000000000000000000000000000007"),
         ] {
-            assert_eq!(parse_id(text).map(|id| id.to_string()).as_deref(), Ok(id), "{text}");
+            assert_eq!(
+                parse_id(text).map(|id| id.to_string()).as_deref(),
+                Ok(id),
+                "{text}"
+            );
         }
     }
 

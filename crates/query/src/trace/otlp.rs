@@ -1,47 +1,80 @@
 //! Rows of a trace as the OTLP that it was.
 
+use ::arrow::array::RecordBatch;
+use ::otlp::Signal;
+use ::otlp::json::from_protobuf;
 use ::otlp::reframe::Reframer;
+use bytes::Bytes;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, TracesData};
 use prost::Message as _;
 use tables::spans::StoredSpans;
 use tokio::task::yield_now;
 
-use super::{Error, Result, StoredTrace};
+use super::{Error, Parts, Result, StoredTrace};
 
 /// Levels of lists and maps that a value may have, itself included. Readers of protobuf stop at 100 messages, a level
 /// is three of them at most, and a span's event has seven around its values.
-pub(crate) const NESTING_MAX: usize = 30;
+pub(super) const NESTING_MAX: usize = 30;
 
 /// Rows that are turned into OTLP at once: a few milliseconds of work.
 const ROWS_PER_PIECE: usize = 256;
 
-impl StoredTrace {
-    /// The trace as bytes of `TracesData` (`trace.proto`), in pieces that together are the whole, some hundred spans
-    /// each. Of [`super::Order::Resource`], neighbours share their resource.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = Result<Vec<u8>>> + Send + '_ {
-        let rows = self.batches.iter().flat_map(|batch| {
-            let starts = (0..batch.num_rows()).step_by(ROWS_PER_PIECE);
-            starts.map(|start| {
-                let n_rows = ROWS_PER_PIECE.min(batch.num_rows() - start);
-                batch.slice(start, n_rows)
-            })
-        });
-        rows.map(|rows| {
-            let mut piece = Reframer::new();
-            for span in StoredSpans::over(&rows)?.iter() {
-                piece.push(&span?.restore_within(NESTING_MAX).at());
-            }
-            Ok(piece.finish())
-        })
-    }
+/// What stands around the spans in OTLP/JSON.
+const JSON_HEAD: &str = "{\"resourceSpans\":[";
+const JSON_TAIL: &str = "]}";
 
+/// The trace as `TracesData` (`trace.proto`), the same on the wire as an `ExportTraceServiceRequest`. Of
+/// [`super::Order::Resource`], neighbours share their resource.
+pub(crate) fn protobuf(trace: StoredTrace) -> Parts {
+    Box::new(slices(trace.batches).map(|rows| Ok(Bytes::from(piece(&rows)?))))
+}
+
+/// The same as OTLP/JSON.
+pub(crate) fn json(trace: StoredTrace) -> Parts {
+    let pieces = slices(trace.batches).enumerate().map(|(number, rows)| {
+        let text = from_protobuf(Signal::Traces, &piece(&rows)?).map_err(Error::writing)?;
+        let inner = text.strip_prefix(JSON_HEAD);
+        let inner = inner.and_then(|text| text.strip_suffix(JSON_TAIL));
+        let inner = inner.ok_or_else(|| Error::writing("a piece without spans"))?;
+        let between = if number == 0 { "" } else { "," };
+        Ok(Bytes::from(format!("{between}{inner}")))
+    });
+    let head = std::iter::once(Ok(Bytes::from_static(JSON_HEAD.as_bytes())));
+    let tail = std::iter::once(Ok(Bytes::from_static(JSON_TAIL.as_bytes())));
+    Box::new(head.chain(pieces).chain(tail))
+}
+
+/// The rows, some hundred at a time.
+fn slices(batches: Vec<RecordBatch>) -> impl Iterator<Item = RecordBatch> + Send {
+    batches.into_iter().flat_map(|batch| {
+        let n_rows = batch.num_rows();
+        let starts = (0..n_rows).step_by(ROWS_PER_PIECE);
+        starts.map(move |start| batch.slice(start, ROWS_PER_PIECE.min(n_rows - start)))
+    })
+}
+
+/// Rows as bytes of `TracesData`.
+fn piece(rows: &RecordBatch) -> Result<Vec<u8>> {
+    let mut piece = Reframer::new();
+    for span in StoredSpans::over(rows)?.iter() {
+        piece.push(&span?.restore_within(NESTING_MAX).at());
+    }
+    Ok(piece.finish())
+}
+
+#[cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        reason = "for the doors of other protocols, which make their own answers of messages"
+    )
+)]
+impl StoredTrace {
     /// The trace as messages; other tasks get their turn between pieces.
     pub(crate) async fn resource_spans(&self) -> Result<Vec<ResourceSpans>> {
         let mut all = Vec::new();
-        for piece in self.pieces() {
-            let decoded = TracesData::decode(piece?.as_slice()).map_err(|source| Error::Otlp {
-                source: Box::new(source),
-            })?;
+        for rows in slices(self.batches.clone()) {
+            let decoded = TracesData::decode(piece(&rows)?.as_slice()).map_err(Error::writing)?;
             for resource_spans in decoded.resource_spans {
                 add(&mut all, resource_spans);
             }
@@ -52,6 +85,10 @@ impl StoredTrace {
 }
 
 /// Adds spans, to the last resource and scope where they are of these.
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "as the messages that it adds to")
+)]
 fn add(all: &mut Vec<ResourceSpans>, mut more: ResourceSpans) {
     let is_last = |last: &&mut ResourceSpans| {
         last.resource == more.resource && last.schema_url == more.schema_url

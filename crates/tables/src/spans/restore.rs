@@ -128,7 +128,7 @@ struct Link {
 }
 
 /// What an attribute belongs to; events and links by their place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Holder {
     /// The resource.
     Resource,

@@ -1,8 +1,8 @@
 //! An explanation for people.
 
 use correlate::{Cause, Explanation, Fact, Link, Phase, Standing};
+use query::explain::Subject;
 
-use super::facts::Subject;
 use crate::show::text::printable;
 
 const TEXT_CHARS_MAX: usize = 160;
@@ -173,7 +173,7 @@ fn hypotheses(explanation: &Explanation, out: &mut String) {
                 "      {sign} {} [{}; {}]\n",
                 printable(&fact.text, TEXT_CHARS_MAX),
                 fact.strength.as_str(),
-                printable(&fact.source, TEXT_CHARS_MAX)
+                printable(&fact.source.to_string(), TEXT_CHARS_MAX)
             ));
         };
         hypothesis

@@ -134,16 +134,9 @@ fn facts(batch: &RecordBatch) -> anyhow::Result<Vec<Facts>> {
     Ok(facts)
 }
 
-/// A column of an answer; texts as `Utf8`, numbers and times as `Int64`, in the unit stored.
+/// A column of an answer, as [`query::explain::cells`] reads it.
 pub(crate) fn cells(batch: &RecordBatch, name: &str) -> anyhow::Result<ArrayRef> {
-    let column = batch.column_by_name(name);
-    let column = column.with_context(|| format!("the answer has no column `{name}`"))?;
-    let data_type = match column.data_type() {
-        DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
-        DataType::Timestamp(..) | DataType::UInt64 | DataType::Int32 => DataType::Int64,
-        _ => return Ok(ArrayRef::clone(column)),
-    };
-    cast(column, &data_type).with_context(|| format!("read column `{name}`"))
+    query::explain::cells(batch, name).with_context(|| format!("read column `{name}`"))
 }
 
 /// A text; NULL is `None`.

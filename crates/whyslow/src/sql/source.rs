@@ -97,11 +97,6 @@ impl SourceArgs {
     }
 }
 
-/// A text as a literal of SQL.
-pub(crate) fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
-
 impl Source {
     /// All rows of an answer.
     pub(crate) async fn rows(&self, sql: &str) -> anyhow::Result<Vec<RecordBatch>> {

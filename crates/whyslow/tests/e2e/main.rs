@@ -42,6 +42,8 @@ mod oracle;
 #[cfg(test)]
 mod placements;
 #[cfg(test)]
+mod query_paths;
+#[cfg(test)]
 mod reload;
 #[cfg(test)]
 mod security;

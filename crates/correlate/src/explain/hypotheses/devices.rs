@@ -1,6 +1,6 @@
 //! Hypotheses about the devices: errors, heat, power, links.
 
-use super::{Cause, Fact, Hypothesis, Strength, fact, is_attributed};
+use super::{Cause, Fact, FactRows, FactSource, Hypothesis, Strength, fact, is_attributed};
 use crate::explain::{DeviceFact, Phase};
 
 /// A clock below this share of its usual slows work down.
@@ -54,15 +54,13 @@ pub(super) fn judge(
     ]
 }
 
-fn on(device: &DeviceFact) -> String {
-    format!(
-        "evidence: {}",
-        device.gpu_uuid.as_deref().unwrap_or_default()
-    )
+fn on(device: &DeviceFact) -> FactSource {
+    let device = device.gpu_uuid.as_deref().unwrap_or_default();
+    FactSource::one(FactRows::Devices, device)
 }
 
 fn none(cause: Cause, text: &str) -> Hypothesis {
-    Hypothesis::new(cause).contradicted(fact(Strength::CoTemporal, "evidence", text))
+    Hypothesis::new(cause).contradicted(fact(Strength::CoTemporal, FactRows::Devices, text))
 }
 
 /// An error stops the engine: those that run then, and those that come to a queue that does not move.

@@ -1,6 +1,6 @@
 //! Hypotheses about the engine: others' prompts, the KV cache, the queue.
 
-use super::{Cause, Hypothesis, Standing, Strength, fact, samples_of};
+use super::{Cause, FactRows, FactSource, Hypothesis, Standing, Strength, fact, samples_of};
 use crate::explain::{
     EngineSample, Facts, Neighbour,
     phases::{Phase, PhaseTime},
@@ -64,11 +64,11 @@ fn long_prefill(neighbours: &[Neighbour], slow: PhaseTime) -> Hypothesis {
         let text = format!(
             "no prompt of {LONG_PROMPT_TOKENS} tokens or more was computed on the engine then"
         );
-        return hypothesis.contradicted(fact(Strength::CoTemporal, "requests", text));
+        return hypothesis.contradicted(fact(Strength::CoTemporal, FactRows::Neighbours, text));
     };
     let said = fact(
         Strength::CoTemporal,
-        format!("requests: {}", longest.request_id),
+        FactSource::one(FactRows::Neighbours, &longest.request_id),
         format!(
             "prompts of up to {} tokens were computed on the engine during {seconds:.3} s of the phase",
             longest.input_tokens
@@ -96,7 +96,7 @@ fn kv_cache(samples: &[EngineSample], running_max: Option<f64>, phase: Phase) ->
     let mean = (!running.is_empty()).then(|| running.iter().sum::<f64>() / running.len() as f64);
     let said = fact(
         Strength::CoTemporal,
-        "engine_samples",
+        FactRows::EngineSamples,
         format!(
             "KV cache in use up to {:.0} %, {preemptions:.0} preemptions",
             usage * 100.0
@@ -111,7 +111,7 @@ fn kv_cache(samples: &[EngineSample], running_max: Option<f64>, phase: Phase) ->
                 "{mean:.1} requests ran on average, of {most:.0} at most ever: slots were missing, not room"
             );
             let mut hypothesis =
-                hypothesis.contradicted(fact(Strength::CoTemporal, "engine_samples", text));
+                hypothesis.contradicted(fact(Strength::CoTemporal, FactRows::EngineSamples, text));
             hypothesis.facts_for.push(said);
             hypothesis
         }
@@ -122,7 +122,7 @@ fn kv_cache(samples: &[EngineSample], running_max: Option<f64>, phase: Phase) ->
 fn queueing(samples: &[EngineSample], slow: PhaseTime) -> Hypothesis {
     let waited = fact(
         Strength::Observed,
-        "requests",
+        FactRows::Request,
         format!(
             "waited {:.3} s in the engine's queue, usually {:.3} s",
             slow.seconds,
@@ -138,7 +138,7 @@ fn queueing(samples: &[EngineSample], slow: PhaseTime) -> Hypothesis {
             "up to {waiting:.0} requests waited and {:.0} ran, {preemptions:.0} preemptions",
             running.unwrap_or(0.0)
         );
-        let said = fact(Strength::CoTemporal, "engine_samples", text);
+        let said = fact(Strength::CoTemporal, FactRows::EngineSamples, text);
         if waiting >= 1.0 {
             hypothesis.facts_for.push(said);
         } else {
@@ -164,7 +164,7 @@ fn saturated(samples: &[EngineSample]) -> Hypothesis {
     let text = format!(
         "up to {running:.0} requests ran at once, and in {n_waiting} of {n_samples} samples others waited"
     );
-    let said = fact(Strength::CoTemporal, "engine_samples", text);
+    let said = fact(Strength::CoTemporal, FactRows::EngineSamples, text);
     if n_waiting * 2 > n_samples {
         hypothesis.supported(said)
     } else {

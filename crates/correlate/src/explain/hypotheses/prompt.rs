@@ -4,7 +4,7 @@
 //! of the prefix cache. Prefill takes time by the tokens that are computed; so many more tokens explain so much more time,
 //! and whether they were not cached or not usual tells the two causes apart.
 
-use super::{Cause, Hypothesis, SHARE_MIN, Strength, fact};
+use super::{Cause, FactRows, Hypothesis, SHARE_MIN, Strength, fact};
 use crate::explain::{Facts, phases::PhaseTime};
 
 /// A share of the prompt out of the cache that is lower than the usual by this much is a drop.
@@ -49,7 +49,7 @@ fn cache_drop(
     };
     let said = fact(
         Strength::Observed,
-        "requests",
+        FactRows::Request,
         format!(
             "{:.0} % of its {tokens:.0} prompt tokens came out of the prefix cache, usually {:.0} %",
             share * 100.0,
@@ -73,7 +73,7 @@ fn cache_drop(
 
 fn longer(hypothesis: Hypothesis, tokens: f64, usual: f64, slow: PhaseTime) -> Hypothesis {
     let text = format!("its prompt has {tokens:.0} tokens, usually {usual:.0}");
-    let said = fact(Strength::Observed, "requests", text);
+    let said = fact(Strength::Observed, FactRows::Request, text);
     if usual > 0.0 && explains(tokens / usual, slow) {
         hypothesis.supported(said)
     } else {

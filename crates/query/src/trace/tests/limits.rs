@@ -17,13 +17,18 @@ async fn a_trace_of_more_spans_or_bytes_than_allowed_is_refused() {
     };
     let fixture = fixture(&limited).await;
     let of = |n_spans: usize, number| {
-        (0..n_spans).fold(trace(number), |export, _| export.span("s", 1.ms())).build()
+        (0..n_spans)
+            .fold(trace(number), |export, _| export.span("s", 1.ms()))
+            .build()
     };
     let plain = redact::Config::default();
     fixture.append("spans", 1, spans_with(&plain, &of(3, 1)));
     fixture.append("spans", 2, spans_with(&plain, &of(4, 2)));
     assert_eq!(stored(&fixture, tid(1)).await.unwrap().n_spans, 3);
     let error = stored(&fixture, tid(2)).await.unwrap_err();
-    assert!(matches!(error, Error::TooManySpans { spans_max: 3, .. }), "{error}");
+    assert!(
+        matches!(error, Error::TooManySpans { spans_max: 3, .. }),
+        "{error}"
+    );
     assert!(error.to_string().contains("trace_spans_max"), "{error}");
 }

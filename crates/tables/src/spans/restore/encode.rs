@@ -20,11 +20,12 @@ impl StoredSpan {
         self.encode(&choice.collect::<Vec<_>>())
     }
 
-    /// Encodes the span; `choice` names other readings than the likely ones by places in
-    /// [`StoredSpan::attributes`].
+    /// Encodes the span; `choice` names other readings than the likely ones by ascending
+    /// places in [`StoredSpan::attributes`].
     pub(super) fn encode(&self, choice: &[(usize, usize)]) -> Restored {
+        let chosen = Chosen::new(self, choice);
         let mut resource = Writer::default();
-        self.write_attributes(Holder::Resource, 1, choice, &mut resource);
+        self.write_attributes(Holder::Resource, 1, &chosen, &mut resource);
         let mut scope = Writer::default();
         let (name, version) = &self.scope;
         text(1, name, &mut scope);
@@ -33,11 +34,11 @@ impl StoredSpan {
             resource: resource.finish(),
             resource_schema_url: self.resource_schema_url.clone(),
             scope: scope.finish(),
-            span: self.encode_span(choice),
+            span: self.encode_span(&chosen),
         }
     }
 
-    fn encode_span(&self, choice: &[(usize, usize)]) -> Vec<u8> {
+    fn encode_span(&self, chosen: &Chosen<'_>) -> Vec<u8> {
         let mut out = Writer::default();
         out.bytes(1, self.trace_id.as_bytes());
         out.bytes(2, self.span_id.as_bytes());
@@ -49,14 +50,14 @@ impl StoredSpan {
         number(6, u64::from(self.kind.number()), &mut out);
         out.fixed64(7, self.start_time_unix_nano);
         out.fixed64(8, self.end_time_unix_nano);
-        self.write_attributes(Holder::Span, 9, choice, &mut out);
+        self.write_attributes(Holder::Span, 9, chosen, &mut out);
         let [attributes, events, links] = self.dropped_counts;
         number(10, u64::from(attributes), &mut out);
         for (place, event) in self.events.iter().enumerate() {
             out.open(11);
             out.fixed64(1, event.time_unix_nano);
             text(2, &event.name, &mut out);
-            self.write_attributes(Holder::Event(place), 3, choice, &mut out);
+            self.write_attributes(Holder::Event(place), 3, chosen, &mut out);
             number(4, u64::from(event.dropped_attributes_count), &mut out);
             out.close();
         }
@@ -70,7 +71,7 @@ impl StoredSpan {
                 out.bytes(2, span_id.as_bytes());
             }
             text(3, &link.trace_state, &mut out);
-            self.write_attributes(Holder::Link(place), 4, choice, &mut out);
+            self.write_attributes(Holder::Link(place), 4, chosen, &mut out);
             number(5, u64::from(link.dropped_attributes_count), &mut out);
             out.fixed32(6, link.flags);
             out.close();
@@ -86,23 +87,59 @@ impl StoredSpan {
         out.finish()
     }
 
-    fn write_attributes(
-        &self,
-        holder: Holder,
-        field: u32,
-        choice: &[(usize, usize)],
-        out: &mut Writer,
-    ) {
-        for (place, attribute) in self.attributes.iter().enumerate() {
-            if attribute.holder != holder {
+    fn write_attributes(&self, holder: Holder, field: u32, chosen: &Chosen<'_>, out: &mut Writer) {
+        for place in chosen.places_of(self, holder) {
+            let Some(attribute) = self.attributes.get(*place) else {
                 continue;
-            }
-            let chosen = choice.iter().find(|(chosen, _)| *chosen == place);
-            let reading = chosen.map_or(0, |(_, reading)| *reading);
-            if let Some(Some(value)) = attribute.readings.get(reading) {
+            };
+            if let Some(Some(value)) = attribute.readings.get(chosen.reading_of(*place)) {
                 value.write_attribute(field, &attribute.key, out);
             }
         }
+    }
+}
+
+/// Which reading of each attribute is written, and where the attributes of each holder are: a span may have thousands of
+/// events, so that nothing is looked for one by one.
+struct Chosen<'a> {
+    /// Places of attributes with other readings than the likely ones, ascending.
+    choice: &'a [(usize, usize)],
+    /// Places of all attributes, by holder, in order.
+    places: Vec<usize>,
+}
+
+impl<'a> Chosen<'a> {
+    fn new(span: &StoredSpan, choice: &'a [(usize, usize)]) -> Self {
+        let mut places: Vec<usize> = (0..span.attributes.len()).collect();
+        places.sort_by_key(|place| {
+            span.attributes
+                .get(*place)
+                .map(|attribute| attribute.holder)
+        });
+        Self { choice, places }
+    }
+
+    fn places_of(&self, span: &StoredSpan, holder: Holder) -> &[usize] {
+        let held = |place: &usize| {
+            span.attributes
+                .get(*place)
+                .map(|attribute| attribute.holder)
+        };
+        let from = self
+            .places
+            .partition_point(|place| held(place) < Some(holder));
+        let to = self
+            .places
+            .partition_point(|place| held(place) <= Some(holder));
+        self.places.get(from..to).unwrap_or_default()
+    }
+
+    fn reading_of(&self, place: usize) -> usize {
+        let found = self
+            .choice
+            .binary_search_by_key(&place, |(chosen, _)| *chosen);
+        let found = found.ok().and_then(|found| self.choice.get(found));
+        found.map_or(0, |(_, reading)| *reading)
     }
 }
 

@@ -1,14 +1,14 @@
 //! What is stored about a request and its surroundings.
 
-use anyhow::{Context as _, bail};
 use correlate::{
-    Cohort, DeviceFact, EngineFact, EngineSample, Facts, Neighbour, SpanFact, normalise_request_id,
+    Cohort, DeviceFact, EngineFact, EngineSample, FactRows, FactSource, Facts, Neighbour, SpanFact,
+    normalise_request_id,
 };
 use otlp::{SpanId, TraceId};
 
 use super::batches;
 use super::rows::{Row, Rows, Source};
-use crate::sql::source::quoted;
+use super::{Ask, Error, Result, quoted};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -28,91 +28,193 @@ const SAMPLES_NANOS: i64 = 35 * SECOND;
 const NEIGHBOUR_TOKENS_MIN: i64 = 4_096;
 
 /// The request that is explained, and what is known.
-pub(super) struct Subject {
-    pub(super) trace_id: TraceId,
+#[derive(Debug)]
+pub struct Subject {
+    /// Its trace.
+    pub trace_id: TraceId,
     /// What its row in `requests` says of it, if it has one.
-    pub(super) request: Option<Described>,
-    /// Requests in the trace, if there are more.
-    pub(super) n_requests: usize,
-    pub(super) facts: Facts,
+    pub request: Option<Described>,
+    /// Requests in the trace.
+    pub n_requests: usize,
+    /// What is known.
+    pub facts: Facts,
+    pub(super) statements: Statements,
 }
 
 /// A request as people name it.
-pub(super) struct Described {
-    pub(super) request_id: Option<String>,
-    pub(super) model: Option<String>,
-    pub(super) pod: Option<String>,
-    pub(super) outcome: Option<String>,
-    pub(super) stitched: bool,
+#[derive(Debug)]
+pub struct Described {
+    /// Its id, as the engine says it.
+    pub request_id: Option<String>,
+    /// Its model.
+    pub model: Option<String>,
+    /// The pod of its engine.
+    pub pod: Option<String>,
+    /// How it ended.
+    pub outcome: Option<String>,
+    /// Was its engine span found by the request id, in another trace?
+    pub stitched: bool,
 }
 
-/// Asks for everything.
-pub(super) async fn load(
-    source: &Source,
+/// The statements that show the rows behind facts; `None` where nothing was asked.
+#[derive(Debug, Default)]
+pub(super) struct Statements {
+    /// Traces whose spans the facts are about, as literals.
+    traces: String,
+    request: Option<String>,
+    pub(super) cohort: Option<String>,
+    neighbours: Option<String>,
+    engine_samples: Option<String>,
+    devices: Option<String>,
+    batches: Option<String>,
+}
+
+impl Statements {
+    fn about(trace_ids: &[TraceId]) -> Self {
+        let traces: Vec<String> = trace_ids.iter().map(|id| format!("'{id}'")).collect();
+        Self {
+            traces: traces.join(", "),
+            ..Self::default()
+        }
+    }
+
+    /// The statement for a fact.
+    pub(super) fn of(&self, source: &FactSource) -> Option<String> {
+        match source.rows {
+            FactRows::Spans => {
+                let traces = &self.traces;
+                let one = source.key.as_deref().map_or(String::new(), |span_id| {
+                    format!(" AND span_id = {}", quoted(span_id))
+                });
+                Some(format!(
+                    "SELECT * FROM spans WHERE trace_id IN ({traces}){one} ORDER BY start_time_unix_nano"
+                ))
+            }
+            FactRows::Request => self.request.clone(),
+            FactRows::Neighbours => self.neighbours.clone(),
+            FactRows::EngineSamples => self.engine_samples.clone(),
+            FactRows::Devices => self.devices.clone(),
+            FactRows::Batches => self.batches.clone(),
+        }
+    }
+}
+
+/// Asks for everything about the requests of a trace, the longest first, at most `requests_max`; about the one of `span`
+/// alone where it is given. A trace without requests is one subject.
+///
+/// # Errors
+///
+/// [`Error`] says which.
+pub async fn load<A: Ask>(
+    source: &Source<A>,
     trace_id: TraceId,
     span: Option<SpanId>,
-) -> anyhow::Result<Subject> {
-    let mut spans = spans_of(source, trace_id).await?;
+    requests_max: usize,
+) -> Result<Vec<Subject>> {
+    let spans = spans_of(source, trace_id).await?;
     let in_trace = Rows::ask(source, &requests(&format!("trace_id = '{trace_id}'"))).await?;
-    let n_requests = in_trace.iter().count();
+    let n_requests = in_trace.n_rows();
     let mut stitched = None;
     if n_requests == 0 {
         stitched = stitch(source, &spans).await?;
     }
     let rows = stitched.as_ref().unwrap_or(&in_trace);
     let wanted = |row: &Row<'_>| span.is_none_or(|span| row.span_id("span_id").ok() == Some(span));
-    let Some(row) = rows.iter().find(wanted) else {
-        if let Some(span) = span {
-            bail!("trace {trace_id} has no request with the engine span {span}");
+    let mut subjects = Vec::new();
+    for row in rows.iter().filter(wanted).take(requests_max) {
+        let (mut spans, mut trace_ids) = (spans.clone(), vec![trace_id]);
+        if stitched.is_some() {
+            let other = of_trace(&row)?;
+            spans.extend(spans_of(source, other).await?);
+            trace_ids.push(other);
         }
+        let statements = Statements::about(&trace_ids);
+        let is_only = rows.n_rows() == 1;
+        let (facts, statements) = facts_of(source, &row, is_only, spans, statements).await?;
+        subjects.push(Subject {
+            trace_id,
+            request: Some(Described {
+                request_id: row.text("request_id"),
+                model: row.text("model"),
+                pod: row.text("k8s_pod_name"),
+                outcome: row.text("outcome"),
+                stitched: stitched.is_some(),
+            }),
+            n_requests,
+            facts,
+            statements,
+        });
+    }
+    if let (Some(span_id), true) = (span, subjects.is_empty()) {
+        return Err(Error::NoRequest { trace_id, span_id });
+    }
+    if subjects.is_empty() {
         if spans.is_empty() {
-            bail!(
-                "nothing is stored about trace {trace_id}: it was not kept, is not decided yet, or is older than rows are kept \
-                 (`whyslow slow` lists requests that are there)"
-            );
+            return Err(Error::Nothing { trace_id });
         }
         let facts = Facts {
             spans,
             ..Facts::default()
         };
-        return Ok(Subject {
+        subjects.push(Subject {
             trace_id,
             request: None,
             n_requests,
             facts,
+            statements: Statements::about(&[trace_id]),
         });
-    };
-    if stitched.is_some() {
-        let other = row.text("trace_id").context("a request without a trace")?;
-        spans.extend(spans_of(source, TraceId::parse_hex(&other)?).await?);
     }
-    let (engine_samples, running_max) = engine_samples(source, &row).await?;
-    let facts = Facts {
-        engine: Some(engine(&row)?),
-        cohort: cohort(source, &row).await?,
-        engine_samples,
-        running_max,
-        devices: devices(source, &row).await?,
-        neighbours: neighbours(source, &row).await?,
-        batches: batches::load(source, &row, rows.iter().count() == 1).await?,
-        spans,
-    };
-    let request = Described {
-        request_id: row.text("request_id"),
-        model: row.text("model"),
-        pod: row.text("k8s_pod_name"),
-        outcome: row.text("outcome"),
-        stitched: stitched.is_some(),
-    };
-    Ok(Subject {
-        trace_id,
-        request: Some(request),
-        n_requests,
-        facts,
+    Ok(subjects)
+}
+
+fn of_trace(row: &Row<'_>) -> Result<TraceId> {
+    let column = "trace_id";
+    let text = row.text(column).ok_or(Error::Id {
+        column,
+        source: None,
+    })?;
+    TraceId::parse_hex(&text).map_err(|invalid| Error::Id {
+        column,
+        source: Some(invalid),
     })
 }
 
-async fn spans_of(source: &Source, trace_id: TraceId) -> anyhow::Result<Vec<SpanFact>> {
+/// What is known about the request `row`.
+async fn facts_of<A: Ask>(
+    source: &Source<A>,
+    row: &Row<'_>,
+    is_only: bool,
+    spans: Vec<SpanFact>,
+    mut statements: Statements,
+) -> Result<(Facts, Statements)> {
+    let (trace_id, span_id) = (of_trace(row)?, row.span_id("span_id")?);
+    statements.request = Some(format!(
+        "SELECT * FROM requests WHERE trace_id = '{trace_id}' AND span_id = '{span_id}'"
+    ));
+    let (engine_samples, running_max, sql) = engine_samples(source, row).await?;
+    statements.engine_samples = sql;
+    let (cohort, sql) = cohort(source, row).await?;
+    statements.cohort = Some(sql);
+    let (devices, sql) = devices(source, trace_id, span_id).await?;
+    statements.devices = Some(sql);
+    let (neighbours, sql) = neighbours(source, row).await?;
+    statements.neighbours = sql;
+    let (batches, sql) = batches::load(source, row, is_only).await?;
+    statements.batches = Some(sql);
+    let facts = Facts {
+        engine: Some(engine(row)?),
+        cohort,
+        engine_samples,
+        running_max,
+        devices,
+        neighbours,
+        batches,
+        spans,
+    };
+    Ok((facts, statements))
+}
+
+async fn spans_of<A: Ask>(source: &Source<A>, trace_id: TraceId) -> Result<Vec<SpanFact>> {
     let sql = format!(
         "SELECT span_id, parent_span_id, service_name, name, kind, openinference_span_kind, gen_ai_response_id, \
          start_time_unix_nano, end_time_unix_nano FROM spans WHERE trace_id = '{trace_id}' ORDER BY start_time_unix_nano"
@@ -148,7 +250,7 @@ fn requests(condition: &str) -> String {
 }
 
 /// Requests of other traces that carry a request id which a span of this one got as the answer's.
-async fn stitch(source: &Source, spans: &[SpanFact]) -> anyhow::Result<Option<Rows>> {
+async fn stitch<A: Ask>(source: &Source<A>, spans: &[SpanFact]) -> Result<Option<Rows>> {
     let ids: Vec<String> = spans
         .iter()
         .filter_map(|span| span.response_id.as_deref())
@@ -177,7 +279,7 @@ async fn stitch(source: &Source, spans: &[SpanFact]) -> anyhow::Result<Option<Ro
     Ok(Some(Rows::ask(source, &requests(&condition)).await?))
 }
 
-fn engine(row: &Row<'_>) -> anyhow::Result<EngineFact> {
+fn engine(row: &Row<'_>) -> Result<EngineFact> {
     let start_unix_nano = row.int("start_time_unix_nano").unwrap_or(0);
     Ok(EngineFact {
         span_id: Some(row.span_id("span_id")?),
@@ -205,7 +307,7 @@ fn around(unix_nano: i64) -> String {
 
 /// Medians of requests like it, from an hour before to an hour after; those of the ways to and from the engine are of
 /// kept traces only, because of others no span is stored.
-async fn cohort(source: &Source, row: &Row<'_>) -> anyhow::Result<Cohort> {
+async fn cohort<A: Ask>(source: &Source<A>, row: &Row<'_>) -> Result<(Cohort, String)> {
     let around = around(row.int("start_time_unix_nano").unwrap_or(0));
     let same = |column: &str| match row.text(column) {
         Some(text) => format!("{column} = {}", quoted(&text)),
@@ -237,7 +339,7 @@ async fn cohort(source: &Source, row: &Row<'_>) -> anyhow::Result<Cohort> {
         cohort.before_s = row.float("before_s");
         cohort.delivery_s = row.float("delivery_s");
     }
-    Ok(cohort)
+    Ok((cohort, engine))
 }
 
 /// Medians of the ways to and from the engine, of kept requests whose trace has both ends. Clocks of hosts are set right as
@@ -262,10 +364,10 @@ fn usual_ways(around: &str) -> String {
 
 /// Samples of the request's engine, by pod or instance (where samples name neither, of the only engine that there is),
 /// and the most requests that it ran within an hour of it.
-async fn engine_samples(
-    source: &Source,
+async fn engine_samples<A: Ask>(
+    source: &Source<A>,
     row: &Row<'_>,
-) -> anyhow::Result<(Vec<EngineSample>, Option<f64>)> {
+) -> Result<(Vec<EngineSample>, Option<f64>, Option<String>)> {
     let start = row.int("start_time_unix_nano").unwrap_or(0);
     let end = start + row.int("duration_ns").unwrap_or(0);
     let engines = format!(
@@ -287,7 +389,7 @@ async fn engine_samples(
         .next()
         .filter(|only| engines.iter().count() == 1 && only.text("k8s_pod_name").is_none());
     let Some(engine) = named.or(only) else {
-        return Ok((Vec::new(), None));
+        return Ok((Vec::new(), None, None));
     };
     let same = [names.as_slice(), &["engine_index"]]
         .concat()
@@ -311,54 +413,54 @@ async fn engine_samples(
         kv_cache_usage: sample.float("kv_cache_usage"),
         preemptions: sample.float("preemptions_delta"),
     });
-    Ok((samples.collect(), engine.float("running_max")))
+    Ok((samples.collect(), engine.float("running_max"), Some(sql)))
 }
 
-async fn devices(source: &Source, row: &Row<'_>) -> anyhow::Result<Vec<DeviceFact>> {
-    let (trace_id, span_id) = (
-        row.text("trace_id").unwrap_or_default(),
-        row.span_id("span_id")?,
-    );
+async fn devices<A: Ask>(
+    source: &Source<A>,
+    trace_id: TraceId,
+    span_id: SpanId,
+) -> Result<(Vec<DeviceFact>, String)> {
     let sql = format!(
         "SELECT gpu_uuid, mig_instance, missing_link, attribution, sm_clock_mhz_avg, baseline_sm_clock_mhz, \
          thermal_throttle_share, array_to_string(throttle_reasons, ',') AS throttle_reasons, \
          array_to_string(xids, ',') AS xids, array_to_string(xids_before, ',') AS xids_before, ecc_dbe, nvlink_errors, temp_c_max \
-         FROM gpu_evidence WHERE trace_id = {} AND span_id = '{span_id}' ORDER BY gpu_uuid, start_time_unix_nano",
-        quoted(&trace_id)
+         FROM gpu_evidence WHERE trace_id = '{trace_id}' AND span_id = '{span_id}' ORDER BY gpu_uuid, start_time_unix_nano"
     );
     let rows = Rows::ask(source, &sql).await?;
-    Ok(rows
-        .iter()
-        .map(|row| DeviceFact {
-            gpu_uuid: row
-                .text("gpu_uuid")
-                .map(|uuid| match row.text("mig_instance") {
-                    Some(instance) => format!("{uuid} instance {instance}"),
-                    None => uuid,
-                }),
-            missing_link: row.text("missing_link"),
-            attribution: row.text("attribution").unwrap_or_default(),
-            sm_clock_mhz: row.float("sm_clock_mhz_avg"),
-            baseline_sm_clock_mhz: row.float("baseline_sm_clock_mhz"),
-            thermal_throttle_share: row.float("thermal_throttle_share"),
-            throttle_reasons: row.texts("throttle_reasons"),
-            xids: row.texts("xids"),
-            xids_before: row.texts("xids_before"),
-            ecc_dbe: row.float("ecc_dbe"),
-            nvlink_errors: row.float("nvlink_errors"),
-            temp_c: row.float("temp_c_max"),
-        })
-        .collect())
+    let devices = rows.iter().map(|row| DeviceFact {
+        gpu_uuid: row
+            .text("gpu_uuid")
+            .map(|uuid| match row.text("mig_instance") {
+                Some(instance) => format!("{uuid} instance {instance}"),
+                None => uuid,
+            }),
+        missing_link: row.text("missing_link"),
+        attribution: row.text("attribution").unwrap_or_default(),
+        sm_clock_mhz: row.float("sm_clock_mhz_avg"),
+        baseline_sm_clock_mhz: row.float("baseline_sm_clock_mhz"),
+        thermal_throttle_share: row.float("thermal_throttle_share"),
+        throttle_reasons: row.texts("throttle_reasons"),
+        xids: row.texts("xids"),
+        xids_before: row.texts("xids_before"),
+        ecc_dbe: row.float("ecc_dbe"),
+        nvlink_errors: row.float("nvlink_errors"),
+        temp_c: row.float("temp_c_max"),
+    });
+    Ok((devices.collect(), sql))
 }
 
-async fn neighbours(source: &Source, row: &Row<'_>) -> anyhow::Result<Vec<Neighbour>> {
+async fn neighbours<A: Ask>(
+    source: &Source<A>,
+    row: &Row<'_>,
+) -> Result<(Vec<Neighbour>, Option<String>)> {
     let start = row.int("start_time_unix_nano").unwrap_or(0);
     let end = start + row.int("duration_ns").unwrap_or(0);
     let same = ["k8s_pod_uid", "k8s_pod_name", "service_instance_id"]
         .into_iter()
         .find_map(|column| Some(format!("{column} = {}", quoted(&row.text(column)?))));
     let Some(same) = same else {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), None));
     };
     let span_id = row.span_id("span_id")?;
     let sql = format!(
@@ -381,5 +483,5 @@ async fn neighbours(source: &Source, row: &Row<'_>) -> anyhow::Result<Vec<Neighb
             input_tokens: row.int("input_tokens")?,
         })
     });
-    Ok(found.collect())
+    Ok((found.collect(), Some(sql)))
 }

@@ -1,40 +1,35 @@
 //! An explanation for programs: one JSON object per trace; keys stay, keys may come.
 
-use anyhow::Context as _;
 use correlate::{
     BatchSums, Companion, Course, Explanation, Fact, Hypothesis, Link, Part, PhaseTime, Role,
 };
 use serde_json::{Value, json};
 
-use super::facts::Subject;
+use super::facts::{Statements, Subject};
 
-/// Over several lines.
-pub(super) fn render(subject: &Subject, explanation: &Explanation) -> anyhow::Result<String> {
-    let object = object(subject, explanation);
-    let text = serde_json::to_string_pretty(&object).context("write the explanation as JSON")?;
-    Ok(format!("{text}\n"))
-}
-
-/// On one line.
-pub(super) fn line(subject: &Subject, explanation: &Explanation) -> anyhow::Result<String> {
-    let object = object(subject, explanation);
-    let text = serde_json::to_string(&object).context("write the explanation as JSON")?;
-    Ok(format!("{text}\n"))
-}
-
-fn object(subject: &Subject, explanation: &Explanation) -> Value {
+/// The explanation of one request; every fact has the statement that shows the rows behind it in `sql`.
+pub fn object(subject: &Subject, explanation: &Explanation) -> Value {
     let request = subject.request.as_ref();
+    let span_id = subject
+        .facts
+        .engine
+        .as_ref()
+        .and_then(|engine| engine.span_id);
+    let statements = &subject.statements;
+    let hypotheses = explanation.hypotheses.iter();
     json!({
         "trace_id": subject.trace_id.to_string(),
+        "span_id": span_id.map(|span_id| span_id.to_string()),
         "request_id": request.and_then(|request| request.request_id.as_deref()),
         "model": request.and_then(|request| request.model.as_deref()),
         "outcome": request.and_then(|request| request.outcome.as_deref()),
         "verdict": explanation.verdict.as_str(),
         "slow_phase": explanation.slow_phase.map(|phase| phase.as_str()),
         "cohort_requests": subject.facts.cohort.n_requests,
+        "cohort_sql": statements.cohort,
         "phases": explanation.phases.iter().map(phase).collect::<Value>(),
         "course": explanation.course.as_ref().map(course),
-        "hypotheses": explanation.hypotheses.iter().map(hypothesis).collect::<Value>(),
+        "hypotheses": hypotheses.map(|one| hypothesis(one, statements)).collect::<Value>(),
         "batches": explanation.batches.map(|sums| batches(sums, &subject.facts.batches.companions)),
         "open": explanation.open,
     })
@@ -88,17 +83,28 @@ fn role(role: Role) -> &'static str {
     }
 }
 
-fn hypothesis(hypothesis: &Hypothesis) -> Value {
+fn hypothesis(hypothesis: &Hypothesis, statements: &Statements) -> Value {
+    let facts = |facts: &[Fact]| {
+        facts
+            .iter()
+            .map(|one| fact(one, statements))
+            .collect::<Value>()
+    };
     json!({
         "cause": hypothesis.cause.as_str(),
         "standing": hypothesis.standing.as_str(),
-        "for": hypothesis.facts_for.iter().map(fact).collect::<Value>(),
-        "against": hypothesis.facts_against.iter().map(fact).collect::<Value>(),
+        "for": facts(&hypothesis.facts_for),
+        "against": facts(&hypothesis.facts_against),
     })
 }
 
-fn fact(fact: &Fact) -> Value {
-    json!({ "text": fact.text, "source": fact.source, "strength": fact.strength.as_str() })
+fn fact(fact: &Fact, statements: &Statements) -> Value {
+    json!({
+        "text": fact.text,
+        "source": fact.source.to_string(),
+        "strength": fact.strength.as_str(),
+        "sql": statements.of(&fact.source),
+    })
 }
 
 fn batches(sums: BatchSums, companions: &[Companion]) -> Value {

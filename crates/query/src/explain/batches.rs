@@ -3,7 +3,7 @@
 use correlate::{BatchFact, BatchFacts, Companion};
 
 use super::rows::{Row, Rows, Source};
-use crate::sql::source::quoted;
+use super::{Ask, Result, quoted};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -13,12 +13,13 @@ const MARGIN_NANOS: i64 = 10 * SECOND;
 /// Others that are named.
 const COMPANIONS_MAX: usize = 5;
 
-/// What is stored of the steps of the request `row`; of the whole trace where it has no other request.
-pub(super) async fn load(
-    source: &Source,
+/// What is stored of the steps of the request `row`; of the whole trace where it has no other request. Also the statement
+/// that gives the steps.
+pub(super) async fn load<A: Ask>(
+    source: &Source<A>,
     row: &Row<'_>,
     is_only: bool,
-) -> anyhow::Result<BatchFacts> {
+) -> Result<(BatchFacts, String)> {
     let start = row.int("start_time_unix_nano").unwrap_or(0);
     let end = start + row.int("duration_ns").unwrap_or(0);
     let (from, to) = (start - MARGIN_NANOS, end + MARGIN_NANOS);
@@ -55,7 +56,7 @@ pub(super) async fn load(
     let rows = Rows::ask(source, &steps).await?;
     let batches: Vec<BatchFact> = rows.iter().map(|row| batch(&row)).collect();
     if batches.is_empty() {
-        return Ok(BatchFacts::default());
+        return Ok((BatchFacts::default(), steps));
     }
     let companions = format!(
         "SELECT {name} AS name, count(DISTINCT mine.start_time_unix_nano) AS n, sum(others.tokens) AS tokens \
@@ -68,10 +69,11 @@ pub(super) async fn load(
         n_batches: row.int("n").unwrap_or(0),
         tokens: row.int("tokens"),
     });
-    Ok(BatchFacts {
+    let facts = BatchFacts {
         batches,
         companions: companions.collect(),
-    })
+    };
+    Ok((facts, steps))
 }
 
 fn batch(row: &Row<'_>) -> BatchFact {

@@ -1,37 +1,39 @@
 //! Rows of an answer by column name, whatever integer or text type a column has on the way.
 
-use std::{cell::RefCell, collections::HashMap, rc::Rc};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::Context as _;
-use arrow::{
-    array::{Array as _, ArrayRef, AsArray as _, RecordBatch},
-    datatypes::{Float64Type, Int64Type},
-};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, RecordBatch};
+use arrow::datatypes::{Float64Type, Int64Type};
+use otlp::SpanId;
 
-use crate::history::cells;
-use crate::sql::source;
+use super::{Ask, Error, Result, cells};
 
 /// Answers that are remembered; each has a few rows.
 const REMEMBERED_MAX: usize = 1 << 12;
 
 /// Who is asked, and what it has answered: several requests ask the same about what is around them.
-pub(super) struct Source {
-    asked: source::Source,
-    remembered: RefCell<HashMap<String, Rc<Rows>>>,
+#[derive(Debug)]
+pub struct Source<A> {
+    asked: A,
+    remembered: Mutex<HashMap<String, Arc<Rows>>>,
 }
 
-impl Source {
-    pub(super) fn new(asked: source::Source) -> Self {
+impl<A: Ask> Source<A> {
+    /// Asks `asked`.
+    pub fn new(asked: A) -> Self {
         Self {
             asked,
-            remembered: RefCell::default(),
+            remembered: Mutex::default(),
         }
     }
 }
 
 /// An answer, in one piece per batch.
+#[derive(Debug)]
 pub(super) struct Rows(Vec<Piece>);
 
+#[derive(Debug)]
 struct Piece {
     n_rows: usize,
     columns: HashMap<String, ArrayRef>,
@@ -39,26 +41,33 @@ struct Piece {
 
 impl Rows {
     /// Asks a statement and reads its whole answer.
-    pub(super) async fn ask(source: &Source, sql: &str) -> anyhow::Result<Self> {
-        let batches = source.asked.rows(sql).await?;
-        Ok(Self(
-            batches.iter().map(piece).collect::<anyhow::Result<_>>()?,
-        ))
+    pub(super) async fn ask<A: Ask>(source: &Source<A>, sql: &str) -> Result<Self> {
+        let batches = source.asked.rows(sql).await.map_err(Error::Asked)?;
+        Ok(Self(batches.iter().map(piece).collect::<Result<_>>()?))
     }
 
     /// The same, or the answer of before.
-    pub(super) async fn ask_once(source: &Source, sql: &str) -> anyhow::Result<Rc<Self>> {
-        let known = source.remembered.borrow().get(sql).map(Rc::clone);
+    pub(super) async fn ask_once<A: Ask>(source: &Source<A>, sql: &str) -> Result<Arc<Self>> {
+        let known = {
+            let remembered = source.remembered.lock();
+            let remembered = remembered.unwrap_or_else(PoisonError::into_inner);
+            remembered.get(sql).map(Arc::clone)
+        };
         if let Some(known) = known {
             return Ok(known);
         }
-        let rows = Rc::new(Self::ask(source, sql).await?);
-        let mut remembered = source.remembered.borrow_mut();
+        let rows = Arc::new(Self::ask(source, sql).await?);
+        let remembered = source.remembered.lock();
+        let mut remembered = remembered.unwrap_or_else(PoisonError::into_inner);
         if remembered.len() >= REMEMBERED_MAX {
             remembered.clear();
         }
-        remembered.insert(sql.to_owned(), Rc::clone(&rows));
+        remembered.insert(sql.to_owned(), Arc::clone(&rows));
         Ok(rows)
+    }
+
+    pub(super) fn n_rows(&self) -> usize {
+        self.0.iter().map(|piece| piece.n_rows).sum()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = Row<'_>> {
@@ -72,20 +81,24 @@ impl Rows {
     }
 }
 
-fn piece(batch: &RecordBatch) -> anyhow::Result<Piece> {
+fn piece(batch: &RecordBatch) -> Result<Piece> {
     let schema = batch.schema_ref();
     let columns = schema.fields().iter().map(|field| {
         let name = field.name();
-        Ok((name.clone(), cells(batch, name)?))
+        let cells = cells(batch, name).map_err(|source| Error::Column {
+            column: name.clone(),
+            source,
+        });
+        Ok((name.clone(), cells?))
     });
     Ok(Piece {
         n_rows: batch.num_rows(),
-        columns: columns.collect::<anyhow::Result<_>>()?,
+        columns: columns.collect::<Result<_>>()?,
     })
 }
 
 /// One row. A column that is not in the answer is an error of the statement, which a test would show; it reads as NULL.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Row<'a> {
     columns: &'a HashMap<String, ArrayRef>,
     row: usize,
@@ -138,10 +151,14 @@ impl<'a> Row<'a> {
             .collect()
     }
 
-    pub(super) fn span_id(&self, name: &str) -> anyhow::Result<otlp::SpanId> {
-        let text = self
-            .text(name)
-            .with_context(|| format!("a row has no `{name}`"))?;
-        otlp::SpanId::parse_hex(&text).with_context(|| format!("read `{name}` of a row"))
+    pub(super) fn span_id(&self, column: &'static str) -> Result<SpanId> {
+        let text = self.text(column).ok_or(Error::Id {
+            column,
+            source: None,
+        })?;
+        SpanId::parse_hex(&text).map_err(|invalid| Error::Id {
+            column,
+            source: Some(invalid),
+        })
     }
 }
