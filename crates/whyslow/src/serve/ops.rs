@@ -186,9 +186,7 @@ fn query_router(sql: Router, ops: &Ops) -> Router {
     let health = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready));
-    asked
-        .merge(health.with_state(ops.clone()))
-        .merge(page())
+    asked.merge(health.with_state(ops.clone())).merge(page())
 }
 
 /// The Collector's `health_check` extension. Without SQL it also has the metrics, which have no other place then.
