@@ -90,7 +90,13 @@ service:
       headers: { "Content-Type": "application/json", Authorization: `Bearer ${token}` },
       body: JSON.stringify({ sql: statement }),
     });
-    const body = await answer.json();
+    const text = await answer.text();
+    let body;
+    try {
+      body = JSON.parse(text);
+    } catch {
+      throw new Error(`${statement}: ${answer.status}, not JSON: ${text.slice(0, 500)}`);
+    }
     if (body.error) throw new Error(`${statement}: ${body.error.message}`);
     return body.rows;
   };
