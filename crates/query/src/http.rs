@@ -1,16 +1,16 @@
 //! HTTP: `POST /v1/sql`, `GET /v1/tables`, `GET /v1/traces/{id}`, `GET /v1/explain/{id}`, and `GET /v1/openapi.json`, which
-//! describes them all. `traces` and `explain` say what theirs give.
+//! describes them all. `traces` and `explain` say what theirs give, and [`page()`] that there is a web page too.
 //!
 //! Beside these there are the query APIs of other trace stores: `jaeger` and `tempo`.
 //!
 //! # `POST /v1/sql`
 //!
-//! - Body `application/json`: `{"sql": "SELECT ..", "format": "json|csv|arrow", "limit": 100}`; only
+//! - Body `application/json`: `{"sql": "SELECT ..", "format": "json|csv|arrow|parquet", "limit": 100}`; only
 //!   `sql` is needed, unknown members are refused.
 //! - Body `text/plain` or `application/sql`: the statement itself.
 //! - `format` and `limit` can also be in the address (`?format=csv&limit=100`); a member of the body
 //!   wins over the address, the address over the `Accept` header, JSON is the default.
-//! - Answers are streamed; `format` describes the three of them.
+//! - Answers are streamed; `format` describes the four of them.
 //!
 //! # Tokens
 //!
@@ -47,6 +47,7 @@ mod body;
 mod explain;
 mod guard;
 mod jaeger;
+mod page;
 mod peers;
 mod refusal;
 mod tempo;
@@ -54,6 +55,7 @@ mod traces;
 
 use body::{Clock, stream_answer};
 pub use guard::{Guard, guarded};
+pub use page::page;
 use refusal::Refusal;
 pub(crate) use refusal::log_fault;
 
@@ -182,7 +184,8 @@ fn accepted(headers: &HeaderMap) -> Result<Format, Refusal> {
     let accept = accept.to_str().unwrap_or_default();
     Format::of_accept(accept).ok_or_else(|| Refusal::Accept {
         given: accept.to_owned(),
-        known: "`application/json`, `text/csv` and `application/vnd.apache.arrow.stream`",
+        known: "`application/json`, `text/csv`, `application/vnd.apache.arrow.stream` and \
+                `application/vnd.apache.parquet`",
     })
 }
 

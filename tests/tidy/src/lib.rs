@@ -2,6 +2,7 @@
 //!
 //! - `arrows`: crates depend on each other as `crates/README.md` draws it, and on nothing else of ours;
 //! - `sources`: heads, sizes, characters;
+//! - `web`: the same for the web page, and that its built files are those of its sources;
 //! - `documents`: what README files, the compose file and the Dockerfile name exists.
 //!
 //! It depends on no crate of ours, so that it runs before DataFusion is compiled. Documents that are
@@ -15,3 +16,5 @@ mod documents;
 mod sources;
 #[cfg(test)]
 mod tree;
+#[cfg(test)]
+mod web;

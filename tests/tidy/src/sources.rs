@@ -3,7 +3,7 @@
 use crate::tree::{files, read};
 
 /// Longest source file in lines.
-const LINES_MAX: usize = 500;
+pub(crate) const LINES_MAX: usize = 500;
 
 /// Files that may be longer, each with its reason.
 const LONG: [(&str, &str); 0] = [];

@@ -1,10 +1,11 @@
-//! Answers as bytes: JSON, CSV or an Arrow IPC stream, batch by batch.
+//! Answers as bytes: JSON, CSV, an Arrow IPC stream or a Parquet file, batch by batch.
 //!
 //! | format | absent value | time | nested value | mark of a cut answer | error after the first row |
 //! |---|---|---|---|---|---|
 //! | JSON | `null` | ISO 8601 text with `Z` | array or object | `"truncated":true` | `"error":{..}` |
 //! | CSV | empty | ISO 8601 text with `Z` | JSON text | trailer | body is broken off |
 //! | Arrow | null | typed | typed | trailer | body is broken off |
+//! | Parquet | null | typed | typed | trailer | body is broken off |
 //!
 //! HTTP trailers (`whyslow-row-count`, `whyslow-truncated`) come with every format if the client sends
 //! `TE: trailers`. The header `whyslow-row-limit` always states the limit in force: an answer with
@@ -13,6 +14,7 @@
 mod arrow_ipc;
 mod csv;
 mod json;
+mod parquet;
 
 use std::time::Duration;
 
@@ -31,6 +33,7 @@ pub(crate) enum Format {
     Json,
     Csv,
     Arrow,
+    Parquet,
 }
 
 impl Format {
@@ -39,6 +42,7 @@ impl Format {
             Self::Json => "application/json",
             Self::Csv => "text/csv; charset=utf-8",
             Self::Arrow => "application/vnd.apache.arrow.stream",
+            Self::Parquet => "application/vnd.apache.parquet",
         }
     }
 
@@ -50,6 +54,7 @@ impl Format {
                 "application/json" | "application/*" | "*/*" => Some(Self::Json),
                 "text/csv" | "text/*" => Some(Self::Csv),
                 "application/vnd.apache.arrow.stream" => Some(Self::Arrow),
+                "application/vnd.apache.parquet" => Some(Self::Parquet),
                 _ => None,
             }
         })
@@ -78,6 +83,7 @@ pub(crate) enum Encoder {
     Json(json::Encoder),
     Csv(csv::Encoder),
     Arrow(Box<arrow_ipc::Encoder>),
+    Parquet(Box<parquet::Encoder>),
 }
 
 impl Encoder {
@@ -86,6 +92,7 @@ impl Encoder {
             Format::Json => Self::Json(json::Encoder::new(schema)),
             Format::Csv => Self::Csv(csv::Encoder::new(schema)),
             Format::Arrow => Self::Arrow(Box::new(arrow_ipc::Encoder::new(schema)?)),
+            Format::Parquet => Self::Parquet(Box::new(parquet::Encoder::new(schema)?)),
         })
     }
 
@@ -95,6 +102,7 @@ impl Encoder {
             Self::Json(encoder) => Ok(encoder.begin()),
             Self::Csv(encoder) => encoder.begin(),
             Self::Arrow(encoder) => Ok(encoder.begin()),
+            Self::Parquet(_) => Ok(Bytes::new()),
         }
     }
 
@@ -104,6 +112,7 @@ impl Encoder {
             Self::Json(encoder) => encoder.batch(batch),
             Self::Csv(encoder) => encoder.batch(batch),
             Self::Arrow(encoder) => encoder.batch(batch),
+            Self::Parquet(encoder) => encoder.batch(batch),
         }
     }
 
@@ -113,6 +122,7 @@ impl Encoder {
             Self::Json(encoder) => Ok(encoder.end(summary, None)),
             Self::Csv(_) => Ok(Bytes::new()),
             Self::Arrow(encoder) => encoder.end(),
+            Self::Parquet(encoder) => encoder.end(),
         }
     }
 
@@ -121,7 +131,7 @@ impl Encoder {
     pub(crate) fn fail(&mut self, summary: Summary, problem: &Problem) -> Option<Bytes> {
         match self {
             Self::Json(encoder) => Some(encoder.end(summary, Some(problem))),
-            Self::Csv(_) | Self::Arrow(_) => None,
+            Self::Csv(_) | Self::Arrow(_) | Self::Parquet(_) => None,
         }
     }
 }

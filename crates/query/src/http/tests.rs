@@ -17,6 +17,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::{Value, json};
 
 use super::router;
@@ -207,6 +208,27 @@ async fn arrow_is_a_whole_stream_also_without_rows() {
         .ask(json!({"sql": "SELECT 1 AS a WHERE false", "format": "arrow"}))
         .await;
     assert!(arrow_rows(&reply.body).is_empty());
+}
+
+#[tokio::test]
+async fn parquet_is_a_whole_file_in_several_row_groups_or_without_rows() {
+    let served = served(&config()).await;
+    for (sql, n_rows, n_groups) in [
+        ("SELECT value FROM generate_series(1, 100000)", 100_000, 2),
+        (THREE, 2, 1),
+        ("SELECT start_time FROM requests WHERE false", 0, 0),
+    ] {
+        let reply = served.ask(json!({"sql": sql, "format": "parquet"})).await;
+        assert_eq!(
+            reply.headers["content-type"],
+            "application/vnd.apache.parquet"
+        );
+        let reader = ParquetRecordBatchReaderBuilder::try_new(reply.body).unwrap();
+        assert_eq!(reader.metadata().num_row_groups(), n_groups, "{sql}");
+        let batches = reader.build().unwrap();
+        let found: usize = batches.map(|batch| batch.unwrap().num_rows()).sum();
+        assert_eq!(found, n_rows, "{sql}");
+    }
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ use axum::routing::get;
 use axum::serve::IncomingStream;
 use gateway::{Handle, Health};
 use query::Asker;
-use query::http::{Guard, guarded};
+use query::http::{Guard, guarded, page};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -186,7 +186,7 @@ fn query_router(sql: Router, ops: &Ops) -> Router {
     let health = Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready));
-    asked.merge(health.with_state(ops.clone()))
+    asked.merge(health.with_state(ops.clone())).merge(page())
 }
 
 /// The Collector's `health_check` extension. Without SQL it also has the metrics, which have no other place then.

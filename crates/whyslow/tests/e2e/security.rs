@@ -129,6 +129,8 @@ fn c74_each_request_is_answered_as_the_case_says_and_no_token_is_logged() {
                 assert!(is_expected(status), "{asked}: {status} {body}");
                 assert!(body.contains(r#"{"code":"unauthenticated""#), "{body}");
                 assert_eq!(http_get(&format!("{}/v1/tables", server.query)).0, 401);
+                // The page is there to ask for a token: it is files, and no data.
+                assert_eq!(http_get(&format!("{}/", server.query)).0, 200);
                 assert_eq!(http_get(&format!("{}/metrics", server.query)).0, 401);
             }
             "health" => {
