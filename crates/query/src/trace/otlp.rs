@@ -85,10 +85,6 @@ impl StoredTrace {
 }
 
 /// Adds spans, to the last resource and scope where they are of these.
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "as the messages that it adds to")
-)]
 fn add(all: &mut Vec<ResourceSpans>, mut more: ResourceSpans) {
     let is_last = |last: &&mut ResourceSpans| {
         last.resource == more.resource && last.schema_url == more.schema_url
