@@ -132,7 +132,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    fn writing(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    pub(crate) fn writing(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Write {
             source: source.into(),
         }

@@ -219,11 +219,15 @@ impl Fault {
                 let (status, problem) = refusal::outward(error);
                 return (status, problem.message);
             }
-            Self::Trace(error @ (trace::Error::Rows(_) | trace::Error::Otlp { .. })) => {
+            Self::Trace(error @ (trace::Error::Rows(_) | trace::Error::Write { .. })) => {
                 refusal::log_fault(error);
                 StatusCode::INTERNAL_SERVER_ERROR
             }
-            Self::Trace(trace::Error::TooManySpans { .. } | trace::Error::TooLarge { .. })
+            Self::Trace(
+                trace::Error::TooManySpans { .. }
+                | trace::Error::TooManyRows { .. }
+                | trace::Error::TooLarge { .. },
+            )
             | Self::TooMuch { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Parameter { .. }
             | Self::Missing { .. }

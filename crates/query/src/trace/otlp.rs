@@ -62,19 +62,17 @@ fn piece(rows: &RecordBatch) -> Result<Vec<u8>> {
     Ok(piece.finish())
 }
 
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "for the doors of other protocols, which make their own answers of messages"
-    )
-)]
 impl StoredTrace {
+    /// The trace as bytes of `TracesData`, some hundred spans in each; one after the other they are one message.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = Result<Vec<u8>>> + Send + use<> {
+        slices(self.batches.clone()).map(|rows| piece(&rows))
+    }
+
     /// The trace as messages; other tasks get their turn between pieces.
     pub(crate) async fn resource_spans(&self) -> Result<Vec<ResourceSpans>> {
         let mut all = Vec::new();
-        for rows in slices(self.batches.clone()) {
-            let decoded = TracesData::decode(piece(&rows)?.as_slice()).map_err(Error::writing)?;
+        for piece in self.pieces() {
+            let decoded = TracesData::decode(piece?.as_slice()).map_err(Error::writing)?;
             for resource_spans in decoded.resource_spans {
                 add(&mut all, resource_spans);
             }

@@ -114,9 +114,7 @@ pub(in super::super) async fn otlp_of(
     let mut body = before.to_owned();
     for piece in traces.iter().flat_map(StoredTrace::pieces) {
         let json = from_protobuf(Signal::Traces, &piece?);
-        let json = json.map_err(|source| trace::Error::Otlp {
-            source: Box::new(source),
-        })?;
+        let json = json.map_err(trace::Error::writing)?;
         let list = json
             .strip_prefix(BEGIN)
             .and_then(|json| json.strip_suffix(END));
