@@ -9,7 +9,6 @@ use std::hash::Hasher as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-#[expect(clippy::print_stdout, reason = "build scripts talk to cargo so")]
 fn main() -> Result<(), Box<dyn Error>> {
     let page = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("page");
     println!("cargo::rerun-if-changed=page");

@@ -8,17 +8,16 @@
 //! if the value fits into 64 bits, a field number of zero and unknown wire types are errors, a known
 //! field with the wrong wire type is an error (and not an unknown field, as in C++).
 
+mod rare;
 mod text;
 
 use crate::error::{Error, Result, offset_u32};
 
+use rare::{long_key, long_varint, not_utf8, repeated, wrong_wire_type};
 pub(crate) use text::{is_text, text};
 
 /// How deeply groups may be nested; prost's own limit lies between 95 and 100, by place.
 pub const GROUP_DEPTH_MAX: usize = 32;
-
-/// Largest field number (protobuf language guide, "Assigning Field Numbers").
-const FIELD_NUMBER_MAX: u64 = (1 << 29) - 1;
 
 /// The fields of one message in wire order. After an error it is exhausted.
 #[derive(Clone, Debug)]
@@ -437,69 +436,6 @@ pub(crate) const fn fixed64_key(number: u32) -> u32 {
 /// The key of a field of four bytes.
 pub(crate) const fn fixed32_key(number: u32) -> u32 {
     number << 3 | 5
-}
-
-// What is rare takes its place by value and is called, so that a walk stays in registers.
-
-/// A key of any length, and what follows it. `end` is the offset of the end of `rest`.
-#[cold]
-fn long_key(rest: &[u8], end: usize) -> Result<(u32, &[u8])> {
-    let (key, after) = long_varint(rest, end)?;
-    let number = key >> 3;
-    match u32::try_from(key) {
-        Ok(key) if number <= FIELD_NUMBER_MAX => Ok((key, after)),
-        Ok(_) | Err(_) => Err(Error::FieldKey {
-            offset: offset_u32(end.saturating_sub(rest.len())),
-        }),
-    }
-}
-
-#[inline(never)]
-fn long_varint(bytes: &[u8], end: usize) -> Result<(u64, &[u8])> {
-    let mut value = 0_u64;
-    let mut shift = 0_u32;
-    let mut rest = bytes;
-    while let Some((&byte, after)) = rest.split_first() {
-        // The tenth byte holds the 64th bit and nothing else.
-        if shift == 63 && byte > 1 {
-            return Err(Error::Varint {
-                offset: offset_u32(end.saturating_sub(bytes.len())),
-            });
-        }
-        value |= u64::from(byte & 0x7f).wrapping_shl(shift);
-        shift = shift.saturating_add(7);
-        rest = after;
-        if byte < 0x80 {
-            return Ok((value, rest));
-        }
-    }
-    Err(Error::Truncated {
-        offset: offset_u32(end),
-    })
-}
-
-#[cold]
-fn wrong_wire_type(end: usize, field: u32) -> Error {
-    Error::WireType {
-        offset: offset_u32(end),
-        field,
-    }
-}
-
-#[cold]
-fn repeated(end: usize, field: u32) -> Error {
-    Error::Repeated {
-        offset: offset_u32(end),
-        field,
-    }
-}
-
-#[cold]
-fn not_utf8(begin: usize, field: u32) -> Error {
-    Error::Utf8 {
-        offset: offset_u32(begin),
-        field,
-    }
 }
 
 impl<'a> Iterator for Fields<'a> {
