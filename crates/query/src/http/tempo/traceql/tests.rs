@@ -20,85 +20,88 @@ fn sql(condition: &Condition) -> String {
     sql
 }
 
+/// Queries with their conditions.
+const READ: &[(&str, &str)] = &[
+    ("", "TRUE"),
+    (" { } ", "TRUE"),
+    ("{ true }", "TRUE"),
+    ("{false}", "FALSE"),
+    (
+        "{resource.service.name=\"rag-api\" && name=\"POST /chat\"}",
+        "(service_name = <rag-api> AND name = <POST /chat>)",
+    ),
+    ("{duration>1.5s}", "duration_ns > <1500000000>"),
+    (
+        "{duration>=100ms && span:duration<2m}",
+        "(duration_ns >= <100000000> AND duration_ns < <120000000000>)",
+    ),
+    ("{status=error}", "status_code = <ERROR>"),
+    (
+        "{(status=error || status=unset) && kind!=server}",
+        "((status_code = <ERROR> OR status_code = <UNSET>) AND kind <> <SERVER>)",
+    ),
+    (
+        "{resource.service.name=~\"a|b\"}",
+        "service_name ~ <^(?:a|b)$>",
+    ),
+    ("{name!~\"GET.*\"}", "name !~ <^(?:GET.*)$>"),
+    (
+        "{span.foo=\"bar\" && span.n > 3 && span.x<=0.5}",
+        "(attributes[<foo>] = <bar> AND TRY_CAST(attributes[<n>] AS DOUBLE) > <3> \
+         AND TRY_CAST(attributes[<x>] AS DOUBLE) <= <0.5>)",
+    ),
+    (
+        "{.foo=\"bar\"}",
+        "COALESCE(attributes[<foo>], resource_attributes[<foo>]) = <bar>",
+    ),
+    (
+        "{.http.response.status_code=500}",
+        "TRY_CAST(COALESCE(CAST(http_response_status_code AS VARCHAR), \
+         resource_attributes[<http.response.status_code>]) AS DOUBLE) = <500>",
+    ),
+    (
+        "{span.http.response.status_code>=500}",
+        "http_response_status_code >= <500>",
+    ),
+    ("{span.\"a key\" = true}", "attributes[<a key>] = <true>"),
+    ("{span.foo != nil}", "attributes[<foo>] IS NOT NULL"),
+    ("{resource.foo = nil}", "resource_attributes[<foo>] IS NULL"),
+    ("{nestedSetParent<0}", "parent_span_id IS NULL"),
+    ("{span:parentID = nil}", "parent_span_id IS NULL"),
+    ("{trace:id=\"ABC\"}", "trace_id = <abc>"),
+    (
+        "{span.gen_ai.response.finish_reasons = \"stop\"}",
+        "array_has(gen_ai_response_finish_reasons, <stop>)",
+    ),
+    (
+        "{traceDuration > 1s}",
+        "trace_id IN (SELECT trace_id FROM traces WHERE start_time >= <-3600000000> \
+         AND start_time <= <3600000000> AND duration_ns > <1000000000>)",
+    ),
+    (
+        "{rootServiceName = `a\\b`}",
+        "trace_id IN (SELECT trace_id FROM traces WHERE start_time >= <-3600000000> \
+         AND start_time <= <3600000000> AND root_service_name = <a\\b>)",
+    ),
+    (
+        "{name=\"a\\\"b\\\\c\\n\\u00e9\"}",
+        "name = <a\"b\\c\n\u{e9}>",
+    ),
+    (
+        "{ span.foo = \"x\" || span.bar = \"y\" && name = \"z\" }",
+        "(attributes[<foo>] = <x> OR (attributes[<bar>] = <y> AND name = <z>))",
+    ),
+    (
+        "{span.n = -5}",
+        "TRY_CAST(attributes[<n>] AS DOUBLE) = <-5>",
+    ),
+];
+
 #[test]
 fn what_grafanas_search_builder_writes_becomes_a_condition() {
-    for (query, expected) in [
-        ("", "TRUE"),
-        (" { } ", "TRUE"),
-        ("{ true }", "TRUE"),
-        ("{false}", "FALSE"),
-        (
-            "{resource.service.name=\"rag-api\" && name=\"POST /chat\"}",
-            "(service_name = <rag-api> AND name = <POST /chat>)",
-        ),
-        ("{duration>1.5s}", "duration_ns > <1500000000>"),
-        (
-            "{duration>=100ms && span:duration<2m}",
-            "(duration_ns >= <100000000> AND duration_ns < <120000000000>)",
-        ),
-        ("{status=error}", "status_code = <ERROR>"),
-        (
-            "{(status=error || status=unset) && kind!=server}",
-            "((status_code = <ERROR> OR status_code = <UNSET>) AND kind <> <SERVER>)",
-        ),
-        (
-            "{resource.service.name=~\"a|b\"}",
-            "service_name ~ <^(?:a|b)$>",
-        ),
-        ("{name!~\"GET.*\"}", "name !~ <^(?:GET.*)$>"),
-        (
-            "{span.foo=\"bar\" && span.n > 3 && span.x<=0.5}",
-            "(attributes[<foo>] = <bar> AND TRY_CAST(attributes[<n>] AS DOUBLE) > <3> \
-             AND TRY_CAST(attributes[<x>] AS DOUBLE) <= <0.5>)",
-        ),
-        (
-            "{.foo=\"bar\"}",
-            "COALESCE(attributes[<foo>], resource_attributes[<foo>]) = <bar>",
-        ),
-        (
-            "{.http.response.status_code=500}",
-            "TRY_CAST(COALESCE(CAST(http_response_status_code AS VARCHAR), \
-             resource_attributes[<http.response.status_code>]) AS DOUBLE) = <500>",
-        ),
-        (
-            "{span.http.response.status_code>=500}",
-            "http_response_status_code >= <500>",
-        ),
-        ("{span.\"a key\" = true}", "attributes[<a key>] = <true>"),
-        ("{span.foo != nil}", "attributes[<foo>] IS NOT NULL"),
-        ("{resource.foo = nil}", "resource_attributes[<foo>] IS NULL"),
-        ("{nestedSetParent<0}", "parent_span_id IS NULL"),
-        ("{span:parentID = nil}", "parent_span_id IS NULL"),
-        ("{trace:id=\"ABC\"}", "trace_id = <abc>"),
-        (
-            "{span.gen_ai.response.finish_reasons = \"stop\"}",
-            "array_has(gen_ai_response_finish_reasons, <stop>)",
-        ),
-        (
-            "{traceDuration > 1s}",
-            "trace_id IN (SELECT trace_id FROM traces WHERE start_time >= <-3600000000> \
-             AND start_time <= <3600000000> AND duration_ns > <1000000000>)",
-        ),
-        (
-            "{rootServiceName = `a\\b`}",
-            "trace_id IN (SELECT trace_id FROM traces WHERE start_time >= <-3600000000> \
-             AND start_time <= <3600000000> AND root_service_name = <a\\b>)",
-        ),
-        (
-            "{name=\"a\\\"b\\\\c\\n\\u00e9\"}",
-            "name = <a\"b\\c\n\u{e9}>",
-        ),
-        (
-            "{ span.foo = \"x\" || span.bar = \"y\" && name = \"z\" }",
-            "(attributes[<foo>] = <x> OR (attributes[<bar>] = <y> AND name = <z>))",
-        ),
-        (
-            "{span.n = -5}",
-            "TRY_CAST(attributes[<n>] AS DOUBLE) = <-5>",
-        ),
-    ] {
+    for (query, expected) in READ {
         let condition = parse(query).unwrap_or_else(|error| panic!("{query}: {error}"));
-        assert_eq!(sql(&condition), expected, "{query}");
+        assert_eq!(sql(&condition), *expected, "{query}");
     }
 }
 

@@ -4,6 +4,7 @@ use opentelemetry_proto::tonic::trace::v1::TracesData;
 use prost::Message;
 use serde_json::{Value, json};
 
+use super::super::Served;
 use super::{A, B, TEMPO_TIME, encoded, served, texts};
 
 /// `tempopb.TraceByIDResponse` as far as it is filled.
@@ -60,8 +61,7 @@ async fn a_trace_comes_in_both_versions_as_protobuf_and_as_json() {
 }
 
 /// Ids of the traces that a search finds.
-async fn found(parameters: &str) -> Vec<String> {
-    let served = served().await;
+async fn found(served: &Served, parameters: &str) -> Vec<String> {
     let answer = served
         .json_of(&format!("/tempo/api/search?{parameters}&{TEMPO_TIME}"))
         .await;
@@ -70,6 +70,7 @@ async fn found(parameters: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn searches_by_traceql_find_traces() {
+    let served = served().await;
     for (query, ids) in [
         ("{}", vec![A, B]),
         (
@@ -105,7 +106,7 @@ async fn searches_by_traceql_find_traces() {
         ("{span.tenant=\"o'neil \\\"x\\\"\"}", vec![A]),
     ] {
         assert_eq!(
-            found(&format!("q={}", encoded(query))).await,
+            found(&served, &format!("q={}", encoded(query))).await,
             ids,
             "{query}"
         );
@@ -114,6 +115,7 @@ async fn searches_by_traceql_find_traces() {
 
 #[tokio::test]
 async fn searches_by_tags_take_a_part_of_the_value_in_any_case() {
+    let served = served().await;
     for (tags, ids) in [
         ("service.name=GATE", vec![A]),
         ("service.name=gateway tenant=\"NEIL \\\"x\"", vec![A]),
@@ -125,13 +127,13 @@ async fn searches_by_tags_take_a_part_of_the_value_in_any_case() {
         ("root.name=chat", vec![A]),
     ] {
         assert_eq!(
-            found(&format!("tags={}", encoded(tags))).await,
+            found(&served, &format!("tags={}", encoded(tags))).await,
             ids,
             "{tags}"
         );
     }
-    assert_eq!(found("minDuration=1s").await, [A]);
-    assert_eq!(found("maxDuration=1s&minDuration=5ms").await, [B]);
+    assert_eq!(found(&served, "minDuration=1s").await, [A]);
+    assert_eq!(found(&served, "maxDuration=1s&minDuration=5ms").await, [B]);
 }
 
 #[tokio::test]
@@ -168,7 +170,7 @@ async fn a_result_has_the_trace_in_short_and_its_matching_spans() {
 }
 
 #[tokio::test]
-async fn keys_and_values_are_those_of_the_time() {
+async fn keys_are_those_of_the_time() {
     let served = served().await;
     let scopes = served
         .json_of(&format!(
@@ -205,7 +207,11 @@ async fn keys_and_values_are_those_of_the_time() {
         ))
         .await;
     assert_eq!(resource["tagNames"], json!(["service.name", "zone"]));
+}
 
+#[tokio::test]
+async fn values_are_those_of_the_time_and_of_the_condition() {
+    let served = served().await;
     for (tag, query, r#type, values) in [
         (
             "resource.service.name",
