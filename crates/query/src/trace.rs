@@ -190,8 +190,8 @@ pub(crate) async fn read(
         });
     }
     if trace.batches.is_empty() {
-        let schema = answer.schema();
-        trace.batches.push(RecordBatch::new_empty(schema.clone()));
+        let schema = Arc::clone(answer.schema());
+        trace.batches.push(RecordBatch::new_empty(schema));
     }
     Ok(trace)
 }

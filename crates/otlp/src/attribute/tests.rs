@@ -210,7 +210,8 @@ fn elements_and_entries_of_nested_values_are_iterated() {
 /// Against the plain walk, which decodes every attribute: whatever keys are looked for, and in any layout.
 #[test]
 fn what_is_found_is_what_a_walk_over_all_would_find() {
-    let key = |key: &str| [&[0x0a, key.len() as u8], key.as_bytes()].concat();
+    let short = |length: usize| u8::try_from(length).unwrap();
+    let key = |key: &str| [&[0x0a, short(key.len())], key.as_bytes()].concat();
     let int = |int: u8| vec![0x12, 2, 0x18, int];
     let attributes = [
         [key("a"), int(1)].concat(),
@@ -227,9 +228,9 @@ fn what_is_found_is_what_a_walk_over_all_would_find() {
     let mut span = Vec::new();
     for attribute in &attributes {
         // A field that is no attribute, so that runs begin again.
-        span.extend([0x30, 2, 0x4a, attribute.len() as u8]);
+        span.extend([0x30, 2, 0x4a, short(attribute.len())]);
         span.extend(attribute);
-        span.extend([0x4a, attribute.len() as u8]);
+        span.extend([0x4a, short(attribute.len())]);
         span.extend(attribute);
     }
     for wanted in ["a", "b", "", "none", &"k".repeat(100)] {

@@ -81,6 +81,11 @@ fn fill(fixture: &Fixture, n_chunks: usize) {
         1,
         batch("engine_samples", &[row(NEW_YEAR + SECOND, &gauges)]),
     );
+    decide(fixture);
+}
+
+/// What became of three traces, of which the first has spans.
+fn decide(fixture: &Fixture) {
     let decided = |number, decision| {
         let trace_id = ("trace_id", Cell::Owned(tid(number).to_string()));
         row(NEW_YEAR, &[trace_id, ("decision", Cell::Text(decision))])

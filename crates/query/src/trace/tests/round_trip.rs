@@ -268,8 +268,7 @@ async fn what_is_removed_by_default_is_all_that_is_missing() {
         span output.value: gone
         span retrieval.documents.*: gone
     "#]];
-    let plain = redact::Config::default();
-    check("real-broken", &plain, 5, expected).await;
+    check("real-broken", &redact::Config::default(), 5, expected).await;
 }
 
 async fn one(fixture: &Fixture, body: &[u8]) -> (Whole, Whole) {
