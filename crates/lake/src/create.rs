@@ -81,7 +81,8 @@ pub(crate) fn opened(
     })
 }
 
-fn newest(kernel: &Kernel, layout: &Layout, root: &Url) -> Result<SnapshotRef> {
+/// The table as its log says now.
+pub(crate) fn newest(kernel: &Kernel, layout: &Layout, root: &Url) -> Result<SnapshotRef> {
     Snapshot::builder_for(root.as_str())
         .build(kernel.engine())
         .map_err(|source| Error::ReadLog {

@@ -357,6 +357,41 @@ async fn the_log_is_kept_short_and_stays_readable() {
     assert_eq!(ids_in(&table, &table.view()).await, all_ids(460));
 }
 
+/// Scenario: a table is open while another process writes a checkpoint of the version that it is at, and deletes the files
+/// of the log that this one was read from.
+/// Guarantee: it can be maintained, and a writer can start on it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_another_process_has_shortened_is_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    with_files(folder.path(), 20).await;
+    let log = folder.path().join("trips/_delta_log");
+    let aside = tempfile::tempdir().unwrap();
+    let checkpoint = [
+        "00000000000000000020.checkpoint.parquet",
+        "_last_checkpoint",
+    ];
+    let carry = |from: &std::path::Path, to: &std::path::Path| {
+        for name in checkpoint {
+            std::fs::copy(from.join(name), to.join(name)).unwrap();
+        }
+    };
+    carry(&log, aside.path());
+    for name in checkpoint {
+        std::fs::remove_file(log.join(name)).unwrap();
+    }
+    let (maintainer, writer) = (table_at(folder.path()).await, table_at(folder.path()).await);
+    carry(aside.path(), &log);
+    for version in 0..20 {
+        std::fs::remove_file(log.join(format!("{version:020}.json"))).unwrap();
+    }
+
+    writer.append("b", 1, trips(200..210));
+    assert_eq!(writer.commit("b", 1).await.unwrap().unwrap().version, 21);
+    let report = maintained(&maintainer, &at(now())).await;
+    assert_eq!(report.compacted.files, 21);
+    assert_eq!(stored_ids(folder.path()).await, all_ids(210));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_process_maintains_a_table_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
