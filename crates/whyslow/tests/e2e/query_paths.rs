@@ -12,7 +12,7 @@ fn every_described_path_answers_and_a_trace_comes_whole_and_explained() {
     let server = site.serve();
     server.replay(&capture("real-chain"), "grpc", false);
     server.await_decisions();
-    let base = format!("http://{}", server.query);
+    let base = server.query.clone();
     let of = "SELECT trace_id, count(*) FROM spans WHERE trace_id IN (SELECT trace_id FROM requests) \
               GROUP BY trace_id ORDER BY 2 DESC, 1 LIMIT 1";
     let [row] = server.sql(of).try_into().unwrap();
