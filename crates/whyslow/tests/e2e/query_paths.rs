@@ -11,7 +11,9 @@ fn every_described_path_answers_and_a_trace_comes_whole_and_explained() {
     let site = Site::new(ALL);
     let server = site.serve();
     server.replay(&capture("real-chain"), "grpc", false);
-    server.await_decisions();
+    // Decides, and stores, what has come.
+    server.stop();
+    let server = site.serve();
     let base = server.query.clone();
     let of = "SELECT trace_id, count(*) FROM spans WHERE trace_id IN (SELECT trace_id FROM requests) \
               GROUP BY trace_id ORDER BY 2 DESC, 1 LIMIT 1";
