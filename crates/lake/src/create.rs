@@ -81,8 +81,7 @@ pub(crate) fn opened(
     })
 }
 
-/// The table as its log says now.
-pub(crate) fn newest(kernel: &Kernel, layout: &Layout, root: &Url) -> Result<SnapshotRef> {
+fn newest(kernel: &Kernel, layout: &Layout, root: &Url) -> Result<SnapshotRef> {
     Snapshot::builder_for(root.as_str())
         .build(kernel.engine())
         .map_err(|source| Error::ReadLog {

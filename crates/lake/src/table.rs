@@ -293,26 +293,10 @@ impl Inner {
             .map_err(|source| self.read_log(source))?;
         let unknown = app_id.filter(|app_id| !tip.writers.contains_key(*app_id));
         if newest.version() == tip.snapshot.version() && unknown.is_none() {
+            // It may stand on a newer checkpoint; another process may delete the files of the log before that one.
+            tip.snapshot = newest;
             return Ok(());
         }
-        match self.move_to(tip, newest, unknown) {
-            Err(error) if error.is_retryable() => {
-                let newest = create::newest(&self.kernel, &self.layout, &self.root)?;
-                self.move_to(tip, newest, unknown)
-            }
-            moved => moved,
-        }
-    }
-
-    /// The same, from the log as it lies there now. A snapshot goes on naming the files that it was read from, also where
-    /// [`Self::advance`] finds nothing new; another process deletes them once a checkpoint stands for them, and then nothing
-    /// more can be read of that snapshot.
-    pub(crate) fn renew(&self, tip: &mut Tip) -> Result<()> {
-        let newest = create::newest(&self.kernel, &self.layout, &self.root)?;
-        self.move_to(tip, newest, None)
-    }
-
-    fn move_to(&self, tip: &mut Tip, newest: SnapshotRef, unknown: Option<&str>) -> Result<()> {
         // Another writer may have changed the table under us.
         create::check(&self.layout, &newest)?;
         let mut writers = Writers::new();

@@ -268,7 +268,6 @@ impl Inner {
             });
         }
         let mut left_alone: HashSet<Arc<str>> = HashSet::new();
-        self.renew(&mut self.tip())?;
         for _ in 0..ROUNDS_MAX {
             self.advance(&mut self.tip(), None)?;
             let target = run.settings.target_file_bytes;

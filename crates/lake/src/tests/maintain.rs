@@ -385,10 +385,10 @@ async fn a_log_that_another_process_has_shortened_is_read_again() {
         std::fs::remove_file(log.join(format!("{version:020}.json"))).unwrap();
     }
 
-    writer.append("b", 1, trips(200..210));
-    assert_eq!(writer.commit("b", 1).await.unwrap().unwrap().version, 21);
     let report = maintained(&maintainer, &at(now())).await;
-    assert_eq!(report.compacted.files, 21);
+    assert_eq!(report.compacted.files, 20);
+    writer.append("b", 1, trips(200..210));
+    assert_eq!(writer.commit("b", 1).await.unwrap().unwrap().version, 22);
     assert_eq!(stored_ids(folder.path()).await, all_ids(210));
 }
 
