@@ -15,12 +15,13 @@ use crate::{Config, Engine};
 
 /// Stands wherever a statement has a value. It is a number too.
 const CANARY: &str = "hunter2";
-const NUMBER: &str = "86753";
+/// Long enough not to be in an id that chance has made.
+const NUMBER: &str = "8675309";
 
 /// A statement, and how it is logged; `None`: only its length.
 const STATEMENTS: &[(&str, Option<&str>)] = &[
     (
-        "SELECT 'hunter2', 86753, -86753.5, 1.86753e5, .86753",
+        "SELECT 'hunter2', 8675309, -8675309.5, 1.8675309e5, .8675309",
         Some("SELECT ?, ?, -?, ?, ?"),
     ),
     ("SELECT 1 -- hunter2", Some("SELECT ?")),
@@ -28,10 +29,10 @@ const STATEMENTS: &[(&str, Option<&str>)] = &[
         "SELECT /* hunter2 */ 1 /* a /* hunter2 */ b */",
         Some("SELECT ?"),
     ),
-    ("SELECT /*+ hunter2(86753) */ 1", Some("SELECT ?")),
+    ("SELECT /*+ hunter2(8675309) */ 1", Some("SELECT ?")),
     ("-- hunter2\nSELECT\n\t1", Some("SELECT ?")),
     (
-        "SELECT $$hunter2$$, $tag$hunter2 $$ 86753$tag$",
+        "SELECT $$hunter2$$, $tag$hunter2 $$ 8675309$tag$",
         Some("SELECT ?, ?"),
     ),
     ("SELECT E'hunter2\\n'", Some("SELECT ?")),
@@ -41,18 +42,18 @@ const STATEMENTS: &[(&str, Option<&str>)] = &[
     ("SELECT 'it''s hunter2'", Some("SELECT ?")),
     ("SELECT 'a' 'hunter2'", Some("SELECT ? ?")),
     ("SELECT 1 AS 'hunter2'", Some("SELECT ? AS ?")),
-    ("SELECT 86753hunter2", Some("SELECT ?")),
+    ("SELECT 8675309hunter2", Some("SELECT ?")),
     ("SELECT 'a'hunter2", Some("SELECT ?")),
     (
         "SELECT \"Kept\" AS \"so \"\"kept\"\"\" FROM (SELECT 'hunter2' AS \"Kept\") AS t",
         Some("SELECT \"Kept\" AS \"so \"\"kept\"\"\" FROM (SELECT ? AS \"Kept\") AS t"),
     ),
     (
-        "SELECT DATE '2026-01-01', TIMESTAMP '2026-01-01T00:00:00.86753Z', INTERVAL '86753 days', INTERVAL 86753 DAY",
+        "SELECT DATE '2026-01-01', TIMESTAMP '2026-01-01T00:00:00.8675309Z', INTERVAL '8675309 days', INTERVAL 8675309 DAY",
         Some("SELECT DATE ?, TIMESTAMP ?, INTERVAL ?, INTERVAL ? DAY"),
     ),
     (
-        "SELECT true, NULL, 'hunter2'::VARCHAR(86753), CAST('hunter2' AS VARCHAR)",
+        "SELECT true, NULL, 'hunter2'::VARCHAR(8675309), CAST('hunter2' AS VARCHAR)",
         Some("SELECT true, NULL, ?::VARCHAR(?), CAST(? AS VARCHAR)"),
     ),
     (
@@ -60,7 +61,7 @@ const STATEMENTS: &[(&str, Option<&str>)] = &[
         Some("SELECT count(*) FROM spans WHERE trace_id LIKE ? AND name NOT ILIKE ?"),
     ),
     (
-        "SELECT count(*) FROM spans WHERE trace_id IN ('hunter2', 'x') OR duration_ns BETWEEN 86753 AND 86754",
+        "SELECT count(*) FROM spans WHERE trace_id IN ('hunter2', 'x') OR duration_ns BETWEEN 8675309 AND 8675310",
         Some("SELECT count(*) FROM spans WHERE trace_id IN (?, ?) OR duration_ns BETWEEN ? AND ?"),
     ),
     (
@@ -68,13 +69,13 @@ const STATEMENTS: &[(&str, Option<&str>)] = &[
         Some("SELECT count(*) FROM spans WHERE name ~ ? AND name !~* ?"),
     ),
     (
-        "SELECT name FROM spans GROUP BY name HAVING count(*) > 86753 ORDER BY name = 'hunter2' LIMIT 86753 OFFSET 86753",
+        "SELECT name FROM spans GROUP BY name HAVING count(*) > 8675309 ORDER BY name = 'hunter2' LIMIT 8675309 OFFSET 8675309",
         Some(
             "SELECT name FROM spans GROUP BY name HAVING count(*) > ? ORDER BY name = ? LIMIT ? OFFSET ?",
         ),
     ),
     (
-        "SELECT CASE name WHEN 'hunter2' THEN 86753 ELSE coalesce(86753, 1) END FROM spans",
+        "SELECT CASE name WHEN 'hunter2' THEN 8675309 ELSE coalesce(8675309, 1) END FROM spans",
         Some("SELECT CASE name WHEN ? THEN ? ELSE coalesce(?, ?) END FROM spans"),
     ),
     (
@@ -82,7 +83,7 @@ const STATEMENTS: &[(&str, Option<&str>)] = &[
         Some("SELECT attr(attributes, ?), attributes[?] FROM spans"),
     ),
     (
-        "SELECT [86753, 2], MAP {'hunter2': 86753}, {'hunter2': 'hunter2'}",
+        "SELECT [8675309, 2], MAP {'hunter2': 8675309}, {'hunter2': 'hunter2'}",
         Some("SELECT [?, ?], MAP {?: ?}, {?: ?}"),
     ),
     ("SELECT '{\"password\": \"hunter2\"}'", Some("SELECT ?")),
@@ -91,11 +92,11 @@ const STATEMENTS: &[(&str, Option<&str>)] = &[
         Some("SELECT substring(? FROM ? FOR ?), position(? IN ?), trim(? FROM ?)"),
     ),
     (
-        "SELECT sum(v) OVER (ORDER BY v ROWS 86753 PRECEDING) FROM (VALUES (86753), (2)) AS t(v)",
+        "SELECT sum(v) OVER (ORDER BY v ROWS 8675309 PRECEDING) FROM (VALUES (8675309), (2)) AS t(v)",
         Some("SELECT sum(v) OVER (ORDER BY v ROWS ? PRECEDING) FROM (VALUES (?), (?)) AS t(v)"),
     ),
     (
-        "WITH a AS (SELECT 'hunter2' AS x) SELECT x FROM a WHERE EXISTS (SELECT 86753) UNION ALL SELECT 'hunter2'",
+        "WITH a AS (SELECT 'hunter2' AS x) SELECT x FROM a WHERE EXISTS (SELECT 8675309) UNION ALL SELECT 'hunter2'",
         Some(
             "WITH a AS (SELECT ? AS x) SELECT x FROM a WHERE EXISTS (SELECT ?) UNION ALL SELECT ?",
         ),
@@ -132,11 +133,11 @@ const STATEMENTS: &[(&str, Option<&str>)] = &[
         Some("SELECT * FROM nothing WHERE x = ?"),
     ),
     (
-        "SELECT v FROM generate_series(1, 86753) AS t(v)",
+        "SELECT v FROM generate_series(1, 8675309) AS t(v)",
         Some("SELECT v FROM generate_series(?, ?) AS t(v)"),
     ),
     (
-        "SELECT array_agg('hunter2' || v) FROM generate_series(1, 867530000) AS t(v)",
+        "SELECT array_agg('hunter2' || v) FROM generate_series(1, 8675309000) AS t(v)",
         Some("SELECT array_agg(? || v) FROM generate_series(?, ?) AS t(v)"),
     ),
     // Not understood.
@@ -309,7 +310,7 @@ pub(crate) async fn leak<F: Future<Output = Result<u64, String>>>(
     }
     let long = format!("SELECT '{}'", CANARY.repeat(1200));
     assert!(door(long).await.is_err());
-    let chain = format!("SELECT 1{}", " + 86753 * x".repeat(600));
+    let chain = format!("SELECT 1{}", " + 8675309 * x".repeat(600));
     assert!(door(chain).await.is_err());
     log.assert_without(&[CANARY, NUMBER, "68756e74657232"]);
 }
@@ -383,8 +384,7 @@ async fn a_line_says_that_it_was_the_time() {
         ..logged(ON)
     };
     let fixture = fixture(&config).await;
-    let endless =
-        "SELECT count(*) FROM generate_series(1, 86753000000) AS t(v) WHERE v::VARCHAR = 'hunter2'";
+    let endless = "SELECT count(*) FROM generate_series(1, 8675309000000) AS t(v) WHERE v::VARCHAR = 'hunter2'";
     count(&fixture.engine, endless).await.unwrap_err();
     let line = log.statements().pop().unwrap();
     assert_eq!(
