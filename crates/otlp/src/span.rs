@@ -109,6 +109,16 @@ impl SpanKind {
         }
     }
 
+    /// Every kind.
+    pub const ALL: [Self; 6] = [
+        Self::Unspecified,
+        Self::Internal,
+        Self::Server,
+        Self::Client,
+        Self::Producer,
+        Self::Consumer,
+    ];
+
     /// Its number on the wire.
     pub const fn number(self) -> u32 {
         match self {

@@ -50,7 +50,7 @@ use crate::question::Question;
 
 pub(crate) use absent::{Absence, why_absent};
 pub(crate) use files::{arrow, parquet};
-pub(crate) use id::{IdError, parse_id};
+pub(crate) use id::{IdError, parse_id, traceparent};
 pub(crate) use otlp::{json, protobuf};
 pub(crate) use perfetto::perfetto;
 pub(crate) use surroundings::surroundings;
@@ -84,7 +84,8 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    fn columns(self) -> &'static str {
+    /// What rows are sorted by.
+    pub(crate) fn columns(self) -> &'static str {
         match self {
             Self::Resource => {
                 "service_name, service_instance_id, scope_name, start_time_unix_nano, span_id"

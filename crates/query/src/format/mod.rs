@@ -48,17 +48,22 @@ impl Format {
 
     /// The first format of an `Accept` header that is known; `None` if there is none.
     pub(crate) fn of_accept(accept: &str) -> Option<Self> {
-        accept.split(',').find_map(|range| {
-            let media_type = range.split(';').next().unwrap_or_default().trim();
-            match media_type.to_ascii_lowercase().as_str() {
-                "application/json" | "application/*" | "*/*" => Some(Self::Json),
-                "text/csv" | "text/*" => Some(Self::Csv),
-                "application/vnd.apache.arrow.stream" => Some(Self::Arrow),
-                "application/vnd.apache.parquet" => Some(Self::Parquet),
-                _ => None,
-            }
+        first_known(accept, |media_type| match media_type {
+            "application/json" | "application/*" | "*/*" => Some(Self::Json),
+            "text/csv" | "text/*" => Some(Self::Csv),
+            "application/vnd.apache.arrow.stream" => Some(Self::Arrow),
+            "application/vnd.apache.parquet" => Some(Self::Parquet),
+            _ => None,
         })
     }
+}
+
+/// What the first range of an `Accept` header that is `known` stands for. Ranges are given without parameters, in lower case.
+pub(crate) fn first_known<T>(accept: &str, known: impl Fn(&str) -> Option<T>) -> Option<T> {
+    accept.split(',').find_map(|range| {
+        let media_type = range.split(';').next().unwrap_or_default().trim();
+        known(&media_type.to_ascii_lowercase())
+    })
 }
 
 /// What is known when the last row has gone out.

@@ -69,18 +69,14 @@ pub(super) fn span(text: &str) -> Option<String> {
 /// An id of zeros stands for none.
 fn stored<const N: usize>(id: [u8; N]) -> Option<String> {
     let is_id = id.iter().any(|byte| *byte != 0);
-    is_id.then(|| id.iter().map(|byte| format!("{byte:02x}")).collect())
+    is_id.then(|| ::hex::encode(id))
 }
 
 /// The two ids of a `traceparent` whose form is right.
 fn traceparent(text: &str) -> Option<(&str, &str)> {
-    let mut parts = text.split('-');
-    let (version, trace) = (parts.next()?, parts.next()?);
-    let (span, flags) = (parts.next()?, parts.next()?);
+    let [version, trace, span, flags] = crate::trace::traceparent(text)?;
     let is_version = hex::<1>(version).is_some_and(|version| version != [0xff]);
-    // Only later versions may have more.
-    let is_whole = version != "00" || parts.next().is_none();
-    let is_right = is_version && is_whole && hex::<1>(flags).is_some();
+    let is_right = is_version && hex::<1>(flags).is_some();
     (is_right && hex::<16>(trace).is_some() && hex::<8>(span).is_some()).then_some((trace, span))
 }
 
@@ -90,17 +86,8 @@ fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
 }
 
 fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
-        return None;
-    };
-    if pairs.len() != N {
-        return None;
-    }
     let mut id = [0; N];
-    for (byte, [high, low]) in id.iter_mut().zip(pairs) {
-        let digit = |digit: u8| char::from(digit).to_digit(16);
-        *byte = u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()?;
-    }
+    ::hex::decode_to_slice(text, &mut id).ok()?;
     Some(id)
 }
 

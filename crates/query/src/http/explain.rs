@@ -13,7 +13,7 @@ use arrow::array::RecordBatch;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Extension, Path, Query, State};
 use axum::response::{IntoResponse, Response};
-use futures::StreamExt;
+use futures::TryStreamExt;
 use otlp::{SpanId, TraceId};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -135,10 +135,8 @@ impl Ask for Asked<'_> {
                 .ask(question)
                 .await
                 .map_err(trace::Error::from)?;
-            let mut batches = Vec::new();
-            while let Some(batch) = answer.next().await {
-                batches.push(batch.map_err(trace::Error::from)?);
-            }
+            let batches = (&mut answer).try_collect().await;
+            let batches = batches.map_err(trace::Error::from)?;
             if answer.is_truncated() {
                 let rows_max = answer.rows_max();
                 return Err(trace::Error::TooManyRows { rows_max }.into());

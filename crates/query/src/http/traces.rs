@@ -22,6 +22,7 @@ use super::body::{Clock, stream_parts};
 use super::refusal::Refusal;
 use crate::asker::Asker;
 use crate::engine::Engine;
+use crate::format::first_known;
 use crate::metrics::Entrance;
 use crate::trace::{self, Absence, Caller, IdError, Order};
 
@@ -69,15 +70,12 @@ impl Format {
             return Ok(Self::Json);
         };
         let accept = accept.to_str().unwrap_or_default();
-        let found = accept.split(',').find_map(|range| {
-            let media_type = range.split(';').next().unwrap_or_default().trim();
-            match media_type.to_ascii_lowercase().as_str() {
-                "application/json" | "application/*" | "*/*" => Some(Self::Json),
-                "application/x-protobuf" | "application/protobuf" => Some(Self::Protobuf),
-                "application/vnd.apache.arrow.stream" => Some(Self::Arrow),
-                "application/vnd.apache.parquet" => Some(Self::Parquet),
-                _ => None,
-            }
+        let found = first_known(accept, |media_type| match media_type {
+            "application/json" | "application/*" | "*/*" => Some(Self::Json),
+            "application/x-protobuf" | "application/protobuf" => Some(Self::Protobuf),
+            "application/vnd.apache.arrow.stream" => Some(Self::Arrow),
+            "application/vnd.apache.parquet" => Some(Self::Parquet),
+            _ => None,
         });
         found.ok_or_else(|| Refusal::Accept {
             given: accept.to_owned(),

@@ -1,6 +1,6 @@
 //! Trace ids in the forms in which people paste them.
 
-use ::otlp::TraceId;
+use ::otlp::{SpanId, TraceId};
 
 /// Digits of a whole id.
 const DIGITS: usize = 2 * TraceId::LEN;
@@ -29,8 +29,8 @@ pub(crate) fn parse_id(text: &str) -> Result<TraceId, IdError> {
     }
     let is_around = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`');
     let text = text.trim_matches(is_around);
-    let digits: String = match of_traceparent(text) {
-        Some(digits) => digits.to_owned(),
+    let digits: String = match traceparent(text) {
+        Some([_, trace_id, ..]) => trace_id.to_owned(),
         None => text.chars().filter(|c| *c != '-').collect(),
     };
     let n_left_out = DIGITS.checked_sub(digits.len()).ok_or(IdError)?;
@@ -41,16 +41,17 @@ pub(crate) fn parse_id(text: &str) -> Result<TraceId, IdError> {
     TraceId::parse_hex(&whole).map_err(|_other| IdError)
 }
 
-/// The id in `version-trace_id-parent_id-flags`, to which later versions may add (W3C Trace Context, section 3.2).
-fn of_traceparent(text: &str) -> Option<&str> {
+/// The parts of `version-trace_id-parent_id-flags`, to which later versions may add (W3C Trace Context, section 3.2). They have
+/// the right lengths; whether they are digits is not looked at.
+pub(crate) fn traceparent(text: &str) -> Option<[&str; 4]> {
     let mut parts = text.split('-');
-    let lengths = [2, DIGITS, 16, 2];
+    let lengths = [2, DIGITS, 2 * SpanId::LEN, 2];
     let found = lengths.map(|length| parts.next().filter(|part| part.len() == length));
-    let [Some(version), Some(trace_id), Some(_), Some(_)] = found else {
+    let [Some(version), Some(trace_id), Some(parent_id), Some(flags)] = found else {
         return None;
     };
     let is_last = parts.next().is_none();
-    (is_last || version != "00").then_some(trace_id)
+    (is_last || version != "00").then_some([version, trace_id, parent_id, flags])
 }
 
 #[cfg(test)]

@@ -26,18 +26,14 @@ const JSON_TAIL: &str = "]}";
 /// The trace as `TracesData` (`trace.proto`), the same on the wire as an `ExportTraceServiceRequest`. Of
 /// [`super::Order::Resource`], neighbours share their resource.
 pub(crate) fn protobuf(trace: StoredTrace) -> Parts {
-    Box::new(slices(trace.batches).map(|rows| Ok(Bytes::from(piece(&rows)?))))
+    Box::new(trace.pieces().map(|piece| piece.map(Bytes::from)))
 }
 
 /// The same as OTLP/JSON.
 pub(crate) fn json(trace: StoredTrace) -> Parts {
-    let pieces = slices(trace.batches).enumerate().map(|(number, rows)| {
-        let text = from_protobuf(Signal::Traces, &piece(&rows)?).map_err(Error::writing)?;
-        let inner = text.strip_prefix(JSON_HEAD);
-        let inner = inner.and_then(|text| text.strip_suffix(JSON_TAIL));
-        let inner = inner.ok_or_else(|| Error::writing("a piece without spans"))?;
+    let pieces = trace.json_items().enumerate().map(|(number, items)| {
         let between = if number == 0 { "" } else { "," };
-        Ok(Bytes::from(format!("{between}{inner}")))
+        Ok(Bytes::from(format!("{between}{}", items?)))
     });
     let head = std::iter::once(Ok(Bytes::from_static(JSON_HEAD.as_bytes())));
     let tail = std::iter::once(Ok(Bytes::from_static(JSON_TAIL.as_bytes())));
@@ -66,6 +62,17 @@ impl StoredTrace {
     /// The trace as bytes of `TracesData`, some hundred spans in each; one after the other they are one message.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = Result<Vec<u8>>> + Send + use<> {
         slices(self.batches.clone()).map(|rows| piece(&rows))
+    }
+
+    /// The items of the list `resourceSpans` in OTLP/JSON, of some hundred spans each, without a comma around them.
+    pub(crate) fn json_items(&self) -> impl Iterator<Item = Result<String>> + Send + use<> {
+        self.pieces().map(|piece| {
+            let text = from_protobuf(Signal::Traces, &piece?).map_err(Error::writing)?;
+            let items = text.strip_prefix(JSON_HEAD);
+            let items = items.and_then(|text| text.strip_suffix(JSON_TAIL));
+            let items = items.ok_or_else(|| Error::writing("a piece without spans"))?;
+            Ok(items.to_owned())
+        })
     }
 
     /// The trace as messages; other tasks get their turn between pieces.

@@ -7,7 +7,7 @@ use ::arrow::compute::cast;
 use ::arrow::datatypes::{DataType, Float64Type, Int64Type};
 use ::otlp::{SpanId, TraceId};
 use datafusion::common::ScalarValue;
-use futures::StreamExt;
+use futures::TryStreamExt;
 
 use super::{Caller, Error, Result, StoredTrace};
 use crate::engine::Engine;
@@ -118,12 +118,7 @@ async fn ask(engine: &Engine, question: Question) -> Result<Vec<RecordBatch>> {
         rows: Some(ROWS_MAX),
         ..question
     };
-    let mut answer = engine.ask(question).await?;
-    let mut batches = Vec::new();
-    while let Some(batch) = answer.next().await {
-        batches.push(batch?);
-    }
-    Ok(batches)
+    Ok(engine.ask(question).await?.try_collect().await?)
 }
 
 async fn phases(

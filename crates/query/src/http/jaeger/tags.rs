@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use otlp::span::SpanKind;
 use serde_json::Value as Json;
 
 use super::super::peers::{Fault, Parameter};
@@ -108,16 +109,9 @@ pub(super) fn durations(
 
 /// The condition that the span has this role, as clients write it.
 pub(super) fn kind(parameter: Parameter<'_>) -> Result<Condition, Fault> {
-    let kinds = [
-        "UNSPECIFIED",
-        "INTERNAL",
-        "SERVER",
-        "CLIENT",
-        "PRODUCER",
-        "CONSUMER",
-    ];
-    let kind = parameter.text.to_uppercase();
-    let kind = kinds.into_iter().find(|known| *known == kind);
+    let text = parameter.text.to_uppercase();
+    let mut kinds = SpanKind::ALL.into_iter().map(SpanKind::as_str);
+    let kind = kinds.find(|known| *known == text);
     let kind = kind.ok_or_else(|| {
         parameter.wrong("server, client, producer, consumer, internal or unspecified")
     })?;

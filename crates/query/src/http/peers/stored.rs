@@ -8,8 +8,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use datafusion::common::utils::memory::get_record_batch_memory_size;
 use futures::StreamExt;
-use otlp::json::from_protobuf;
-use otlp::{Signal, TraceId};
+use otlp::TraceId;
 
 use super::{Fault, Wanted};
 use crate::find::Draft;
@@ -41,10 +40,8 @@ impl Wanted {
         for part in found.chunks(IDS_PER_STATEMENT) {
             let mut draft = Draft::default();
             let rows = rows_of(part, &mut draft);
-            let text = format!(
-                "SELECT * FROM spans WHERE {rows} ORDER BY trace_id, \
-                 service_name, service_instance_id, scope_name, start_time_unix_nano, span_id"
-            );
+            let columns = Order::Resource.columns();
+            let text = format!("SELECT * FROM spans WHERE {rows} ORDER BY trace_id, {columns}");
             let mut question = self.caller.question(text, draft.parameters);
             question.rows = Some(spans_left);
             let mut answer = self.engine.ask(question).await?;
@@ -112,22 +109,11 @@ pub(in super::super) async fn otlp_of(
     after: &str,
 ) -> Result<Response, Fault> {
     let mut body = before.to_owned();
-    for piece in traces.iter().flat_map(StoredTrace::pieces) {
-        let json = from_protobuf(Signal::Traces, &piece?);
-        let json = json.map_err(trace::Error::writing)?;
-        let list = json
-            .strip_prefix(BEGIN)
-            .and_then(|json| json.strip_suffix(END));
-        if let Some(list) = list {
-            body.extend((!body.ends_with('[')).then_some(','));
-            body.push_str(list);
-        }
+    for items in traces.iter().flat_map(StoredTrace::json_items) {
+        body.extend((!body.ends_with('[')).then_some(','));
+        body.push_str(&items?);
         tokio::task::yield_now().await;
     }
     body.push_str(after);
     Ok(([(CONTENT_TYPE, "application/json")], Body::from(body)).into_response())
 }
-
-/// What stands around the only list of an export request, and of `TracesData`.
-const BEGIN: &str = "{\"resourceSpans\":[";
-const END: &str = "]}";

@@ -59,11 +59,7 @@ pub(super) async fn scoped_keys(wanted: Wanted) -> Result<Json<JsonValue>, Faile
 
 async fn by_scope(wanted: &Wanted) -> Result<Vec<(&'static str, Vec<String>)>, Fault> {
     let window = window(wanted, RECENT)?;
-    let limit = wanted
-        .parameters
-        .get("limit")
-        .map(|limit| limit.count(NAMES_MAX));
-    let limit = limit.transpose()?.unwrap_or(NAMES_MAX);
+    let limit = limit(wanted)?;
     let scope = wanted.parameters.get("scope").map(|scope| scope.text);
     let is_wanted =
         |name| scope.is_none_or(|scope| scope == name || scope == "none" || scope == "all");
@@ -79,6 +75,13 @@ async fn by_scope(wanted: &Wanted) -> Result<Vec<(&'static str, Vec<String>)>, F
         scopes.push(("intrinsic", names.collect()));
     }
     Ok(scopes)
+}
+
+/// Names that are wanted at most.
+fn limit(wanted: &Wanted) -> Result<u64, Fault> {
+    let limit = wanted.parameters.get("limit");
+    let limit = limit.map(|limit| limit.count(NAMES_MAX)).transpose()?;
+    Ok(limit.unwrap_or(NAMES_MAX))
 }
 
 /// Values alone.
@@ -123,11 +126,7 @@ async fn values_of(tag: &str, wanted: &Wanted) -> Result<(Field, Vec<String>), F
         return Ok((field, Vec::new()));
     }
     let window = window(wanted, RECENT)?;
-    let limit = wanted
-        .parameters
-        .get("limit")
-        .map(|limit| limit.count(NAMES_MAX));
-    let limit = limit.transpose()?.unwrap_or(NAMES_MAX);
+    let limit = limit(wanted)?;
     // An editor sends what is typed so far; while that cannot be read, all values are offered.
     let condition = condition(wanted).unwrap_or(Condition::All(Vec::new()));
     let mut values = names::values(wanted.asked(), &field, &condition, window, limit).await?;

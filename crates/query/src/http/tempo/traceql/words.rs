@@ -1,5 +1,7 @@
 //! Words of TraceQL: fields, values, and which of them suit each other.
 
+use otlp::span::SpanKind;
+
 use super::What;
 use crate::find::{Field, Operator, Scope, Value};
 
@@ -82,15 +84,8 @@ fn status(word: &str) -> Option<&'static str> {
 }
 
 fn kind(word: &str) -> Option<&'static str> {
-    Some(match word {
-        "unspecified" => "UNSPECIFIED",
-        "internal" => "INTERNAL",
-        "server" => "SERVER",
-        "client" => "CLIENT",
-        "producer" => "PRODUCER",
-        "consumer" => "CONSUMER",
-        _ => return None,
-    })
+    let mut kinds = SpanKind::ALL.into_iter().map(SpanKind::as_str);
+    kinds.find(|kind| kind.to_ascii_lowercase() == word)
 }
 
 /// The value if the field can be compared with it, or else what was expected.
