@@ -6,7 +6,6 @@ import json
 import math
 import os
 import pathlib
-import platform
 import random
 import secrets
 import shutil
@@ -16,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from machine import memory_gib, processor
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -202,27 +203,38 @@ def fresh(client, _place):
     return seen - decided, seen - sent
 
 
-def ask_ours(server, ids, since):
-    clients = [Client(server) for _ in range(CLIENTS)]
-    trace = lambda client, trace_id: client.ask(statement("trace", trace_id=trace_id)) and None
-    slow = lambda client, _place: client.ask(slow_sql(since)) and None
-    unbound = lambda client, _place: client.ask(slow_sql(since, False)) and None
-    begun = time.perf_counter()
-    clients[0].ask(statement("trace", trace_id=ids[0]))
-    first = time.perf_counter() - begun
+def time_questions(clients, ask, ids, since):
+    """Times of the questions that both sides are asked; `ask` takes a client and a statement."""
+    trace = lambda client, trace_id: ask(client, statement("trace", trace_id=trace_id)) and None
+    slow = lambda client, _place: ask(client, slow_sql(since)) and None
+    unbound = lambda client, _place: ask(client, slow_sql(since, False)) and None
     timed(clients, trace, ids[:WARM_UP])
     took = {"trace": timed(clients, trace, ids[WARM_UP:])}
     timed(clients, slow, range(WARM_UP))
     took["slow"] = timed(clients, slow, range(RUNS))
     timed(clients, unbound, range(CLIENTS))
     took["unbound"] = timed(clients, unbound, range(RUNS))
+    return took
+
+
+def answers_of(rows, ids, since):
+    """What the sides must agree in; `rows` answers a statement."""
+    return {
+        "traces": {trace_id: len(rows(statement("trace", trace_id=trace_id))) for trace_id in ids[:20]},
+        "slow": [tuple(row[:2]) + (row[10],) for row in rows(slow_sql(since))],
+    }
+
+
+def ask_ours(server, ids, since):
+    clients = [Client(server) for _ in range(CLIENTS)]
+    begun = time.perf_counter()
+    clients[0].ask(statement("trace", trace_id=ids[0]))
+    first = time.perf_counter() - begun
+    took = time_questions(clients, Client.ask, ids, since)
     both = timed(clients, fresh, range(RUNS))
     took["visible"] = [kept for kept, _sent in both]
     took["sent"] = [sent for _kept, sent in both]
-    answers = {
-        "traces": {trace_id: len(clients[0].rows(statement("trace", trace_id=trace_id))) for trace_id in ids[:20]},
-        "slow": [tuple(row[:2]) + (row[10],) for row in clients[0].rows(slow_sql(since))],
-    }
+    answers = answers_of(clients[0].rows, ids, since)
     return took, answers, first
 
 
@@ -245,29 +257,13 @@ def duckdb_over(lake, tables):
 def ask_duckdb(session, ids, since):
     clients = [session.cursor() for _ in range(CLIENTS)]
     ask = lambda client, sql: client.execute(sql).fetchall()
-    trace = lambda client, trace_id: ask(client, statement("trace", trace_id=trace_id)) and None
-    slow = lambda client, _place: ask(client, slow_sql(since)) and None
-    unbound = lambda client, _place: ask(client, slow_sql(since, False)) and None
-    timed(clients, trace, ids[:WARM_UP])
-    took = {"trace": timed(clients, trace, ids[WARM_UP:])}
-    timed(clients, slow, range(WARM_UP))
-    took["slow"] = timed(clients, slow, range(RUNS))
-    timed(clients, unbound, range(CLIENTS))
-    took["unbound"] = timed(clients, unbound, range(RUNS))
-    answers = {
-        "traces": {trace_id: len(ask(session, statement("trace", trace_id=trace_id))) for trace_id in ids[:20]},
-        "slow": [tuple(row[:2]) + (row[10],) for row in ask(session, slow_sql(since))],
-    }
+    took = time_questions(clients, ask, ids, since)
+    answers = answers_of(lambda sql: ask(session, sql), ids, since)
     return took, answers
 
 
 def machine():
-    cpu = next(
-        (line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")),
-        platform.processor(),
-    )
-    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{cpu}, {os.cpu_count()} cores, {memory_gib:.0f} GiB, load {os.getloadavg()[0]:.1f}"
+    return f"{processor()}, {os.cpu_count()} cores, {memory_gib():.0f} GiB, load {os.getloadavg()[0]:.1f}"
 
 
 QUESTIONS = (

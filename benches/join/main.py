@@ -3,12 +3,13 @@
 import json
 import os
 import pathlib
-import platform
 import resource
 import subprocess
 import sys
 import tempfile
 import time
+
+from machine import memory_gib, processor
 
 HERE = pathlib.Path(__file__).parent
 SUMS = (
@@ -100,12 +101,7 @@ def compare_rows(folder, side):
 
 
 def machine():
-    cpu = next(
-        (line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")),
-        platform.processor(),
-    )
-    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{cpu}, {os.cpu_count()} cores of which one is used, {memory_gib:.0f} GiB, load {os.getloadavg()[0]:.1f}"
+    return f"{processor()}, {os.cpu_count()} cores of which one is used, {memory_gib():.0f} GiB, load {os.getloadavg()[0]:.1f}"
 
 
 def print_table(outcomes):

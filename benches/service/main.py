@@ -15,7 +15,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -23,14 +22,14 @@ from pathlib import Path
 import results
 import scenarios
 from checks import Wrong, expect
-from peers import Collector, Receiver, Whyslow, await_quiet, on, sampling
-from processes import Folder
+from machine import memory_gib, processor
+from peers import Collector, Receiver, Whyslow, await_quiet, sampling
+from processes import Folder, on, sampled
 
 CONNECTIONS = 4
 IN_FLIGHT = 4
 # Until what came last is decided, and stored or sent.
 DRAIN_SECONDS_MAX = 240
-SAMPLE_SECONDS = 0.5
 
 
 def main():
@@ -82,19 +81,10 @@ def intake(binary, processors):
 
 def machine(processors):
     """What it was measured on."""
-    model = next(
-        (
-            line.split(":", 1)[1].strip()
-            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-            if line.startswith("model name")
-        ),
-        platform.machine(),
-    )
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
-        "processor": model,
+        "processor": processor(),
         "processors": len(processors),
-        "memory_gib": round(memory / 2**30, 1),
+        "memory_gib": round(memory_gib(), 1),
         "system": f"{platform.system()} {platform.release()}",
         "load_before": os.getloadavg()[0],
     }
@@ -239,19 +229,14 @@ class Bench:
 def memory(peer):
     """Seconds since the beginning and resident bytes, twice a second."""
     begin = time.monotonic()
-    samples, over = [(0.0, peer.memory_bytes())], threading.Event()
 
-    def watch():
-        while not over.wait(SAMPLE_SECONDS):
-            samples.append((round(time.monotonic() - begin, 2), peer.memory_bytes()))
+    def sample():
+        return round(time.monotonic() - begin, 2), peer.memory_bytes()
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
+    first = sample()
+    with sampled(sample) as samples:
+        samples.append(first)
         yield samples
-    finally:
-        over.set()
-        watcher.join()
 
 
 if __name__ == "__main__":

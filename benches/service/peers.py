@@ -8,11 +8,10 @@ import json
 import os
 import re
 import time
-import urllib.request
-from contextlib import contextmanager
 from pathlib import Path
 
-from checks import Wrong, eventually, expect
+import whyslow
+from checks import Wrong, expect
 from processes import Process, free_ports
 
 MESSAGE_MIB = 64
@@ -48,17 +47,6 @@ def sampling(kept_percent, decision_wait_s, **more):
         "policies": [*POLICIES, rest],
         **more,
     }
-
-
-@contextmanager
-def on(processors):
-    """What is started meanwhile runs on these."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, processors)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 class Measured(Process):
@@ -164,23 +152,11 @@ class Whyslow(Measured):
 
     def metrics(self):
         """`/metrics` as a dict from name and labels to value."""
-        with urllib.request.urlopen(f"http://{self._health}/metrics", timeout=60) as response:
-            lines = response.read().decode().splitlines()
-        pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
-        return {name: float(value) for name, value in pairs}
+        return whyslow.metrics(self._health)
 
     def await_end_of_work(self, seconds):
         """Until everything is decided and committed or sent."""
-
-        def probe():
-            metrics = self.metrics()
-            return (
-                metrics["sampler_traces_pending"] == 0
-                and metrics["gateway_release_backlog_spans"] == 0
-                and metrics["gateway_release_sequence"] == metrics["gateway_committed_sequence"]
-            )
-
-        eventually("undecided or uncommitted traces remain", probe, seconds)
+        whyslow.await_decisions(self.metrics, seconds)
 
     def heap_of_sampler(self):
         """What undecided traces take, as it reports it."""

@@ -21,6 +21,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 import store
 from checks import expect
 from ledger import SPANS_PER_TRACE, Load, accepted, answers, check_answers, check_tables
+from processes import on, sampled
 from seaweed import BUCKET
 from service import BYTES_IN_FLIGHT_MAX, check_balance, service
 
@@ -88,20 +89,9 @@ def attack_cpu(checks, folder, binary):
         "lake": {"commit_bytes": COMMIT_BYTES_CPU},
     }
     tables = str(folder.below(f"{name}-tables"))
-    with _on(processors[:1]), service(folder, name, binary, tables, **limits) as server:
-        with _on(processors[1:]):
+    with on(processors[:1]), service(folder, name, binary, tables, **limits) as server:
+        with on(processors[1:]):
             _attack(checks, folder, name, server, TRACES_PER_EXPORT_CPU, limits)
-
-
-@contextmanager
-def _on(processors):
-    """What is started meanwhile runs on these."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, processors)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def _attack(checks, folder, name, server, n_traces, limits):
@@ -115,7 +105,7 @@ def _attack(checks, folder, name, server, n_traces, limits):
     before = send("before", CAPACITY_SECONDS, rate=even)
     server.await_decisions(DRAIN_SECONDS_MAX)
     memory_before = server.memory_bytes()
-    with sdk(server) as spans, memory(server) as peak:
+    with sdk(server) as spans, sampled(server.memory_bytes) as peak:
         offered = OFFERED * _rate(before, CAPACITY_SECONDS)
         during = send("overload", OVERLOAD_SECONDS, rate=offered)
     server.await_decisions(DRAIN_SECONDS_MAX)
@@ -168,24 +158,6 @@ def _check_memory(before, peak, commit_bytes, backlog):
     expect(f"memory is bounded ({numbers})", grown <= limit, True)
     expect(f"it does not creep ({numbers})", max(half[1]) <= MEMORY_DRIFT_MAX * max(half[0]), True)
     return numbers
-
-
-@contextmanager
-def memory(server):
-    """Resident memory, twice a second."""
-    samples, over = [], threading.Event()
-
-    def watch():
-        while not over.wait(0.5):
-            samples.append(server.memory_bytes())
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield samples
-    finally:
-        over.set()
-        watcher.join()
 
 
 class Sdk:

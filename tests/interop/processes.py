@@ -9,6 +9,8 @@ import re
 import signal
 import socket
 import subprocess
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 from checks import Wrong, eventually
@@ -112,6 +114,35 @@ class Process:
 
     def __exit__(self, *_):
         self.kill()
+
+
+@contextmanager
+def on(processors):
+    """What is started meanwhile runs on these."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, processors)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def sampled(probe, seconds=0.5):
+    """What `probe` gives so often meanwhile: a list that grows."""
+    samples, over = [], threading.Event()
+
+    def watch():
+        while not over.wait(seconds):
+            samples.append(probe())
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        watcher.join()
 
 
 def free_ports(n_ports):

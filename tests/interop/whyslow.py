@@ -23,6 +23,28 @@ EVERYTHING = {
 }
 
 
+def metrics(address):
+    """`/metrics` as a dict from name and labels, such as `name{a="b"}`, to value."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as response:
+        page = response.read().decode()
+    samples = [line.rsplit(" ", 1) for line in page.splitlines() if line and line[0] != "#"]
+    return {name: float(value) for name, value in samples}
+
+
+def await_decisions(read_metrics, seconds):
+    """Waits until no trace is pending and what was kept is committed, or sent."""
+
+    def probe():
+        now = read_metrics()
+        return (
+            now["sampler_traces_pending"] == 0
+            and now["gateway_release_backlog_spans"] == 0
+            and now["gateway_release_sequence"] == now["gateway_committed_sequence"]
+        )
+
+    eventually("traces are pending or rows not committed", probe, seconds)
+
+
 class Whyslow:
     """Keeps every trace by default, and listens on free ports of the loopback interface."""
 
@@ -99,24 +121,12 @@ class Whyslow:
         expect(f"rows of {table}", seen, n_expected)
 
     def metrics(self):
-        """`/metrics` as a dict from name and labels, such as `name{a="b"}`, to value."""
-        with urllib.request.urlopen(f"http://{self._query}/metrics", timeout=60) as response:
-            page = response.read().decode()
-        samples = [line.rsplit(" ", 1) for line in page.splitlines() if line[:1] != "#"]
-        return {name: float(value) for name, value in samples}
+        """`/metrics` of this process."""
+        return metrics(self._query)
 
     def await_decisions(self, seconds=60):
         """Waits until no trace is pending and every row is committed."""
-
-        def probe():
-            metrics = self.metrics()
-            return (
-                metrics["sampler_traces_pending"] == 0
-                and metrics["gateway_release_backlog_spans"] == 0
-                and metrics["gateway_release_sequence"] == metrics["gateway_committed_sequence"]
-            )
-
-        eventually("traces are pending or rows not committed", probe, seconds)
+        await_decisions(self.metrics, seconds)
 
     def check_conservation(self, sent):
         """Everything that was sent was taken, and everything taken is accounted for."""
