@@ -18,11 +18,11 @@ use arrow::array::{
 use arrow::compute::{
     SortColumn, SortOptions, cast, concat_batches, lexsort_to_indices, partition, take_record_batch,
 };
-use arrow::datatypes::{Date32Type, SchemaRef};
+use arrow::datatypes::{DataType, Date32Type, SchemaRef};
 use arrow::error::ArrowError;
 use bytes::Bytes;
 use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
-use parquet::basic::{Compression, ZstdLevel};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, SortingColumn};
 use parquet::file::properties::{BloomFilterPosition, EnabledStatistics, WriterProperties};
@@ -214,6 +214,11 @@ fn writer_properties(layout: &Layout, zstd_level: i32) -> Result<WriterPropertie
             properties =
                 properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::Chunk);
         }
+        if is_exact_time(&layout.file_schema, name) {
+            properties = properties
+                .set_column_dictionary_enabled(path.clone(), false)
+                .set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED);
+        }
         if layout.bloom.contains(&name) {
             properties = properties
                 .set_column_bloom_filter_enabled(path.clone(), true)
@@ -221,6 +226,21 @@ fn writer_properties(layout: &Layout, zstd_level: i32) -> Result<WriterPropertie
         }
     }
     Ok(properties.build())
+}
+
+/// Nanoseconds, and times that are stored in nanoseconds too: hardly a value comes twice, and neighbours are near each
+/// other. A dictionary of them is larger than they are.
+fn is_exact_time(schema: &SchemaRef, name: &str) -> bool {
+    let Ok(field) = schema.field_with_name(name) else {
+        return false;
+    };
+    let is_long = matches!(
+        field.data_type(),
+        DataType::Int64 | DataType::Timestamp(_, _)
+    );
+    let twin = format!("{name}_unix_nano");
+    let is_exact = name.ends_with("_unix_nano") || name.ends_with("_ns");
+    is_long && (is_exact || schema.index_of(&twin).is_ok())
 }
 
 /// The footer counts leaf columns: maps and lists before a column shift its index.
