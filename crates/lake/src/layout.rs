@@ -38,6 +38,8 @@ pub(crate) struct Layout {
     /// Order of the rows in a file, without the partition column.
     pub(crate) sort: Vec<SortBy>,
     pub(crate) bloom: Vec<&'static str>,
+    /// Columns without a dictionary.
+    pub(crate) distinct: Vec<&'static str>,
     /// Columns with file level statistics in the log, without the partition column.
     pub(crate) stats: Vec<&'static str>,
 }
@@ -57,6 +59,7 @@ impl Layout {
             spec.schema(),
             sort,
             spec.bloom.to_vec(),
+            spec.distinct().collect(),
             spec.stats.to_vec(),
         )
     }
@@ -66,6 +69,7 @@ impl Layout {
         schema: SchemaRef,
         mut sort: Vec<SortBy>,
         bloom: Vec<&'static str>,
+        distinct: Vec<&'static str>,
         mut stats: Vec<&'static str>,
     ) -> Result<Self> {
         sort.retain(|key| key.column != PARTITION);
@@ -78,6 +82,7 @@ impl Layout {
         let lists = [
             ("sort", sort.iter().map(|key| key.column).collect()),
             ("bloom", bloom.clone()),
+            ("distinct", distinct.clone()),
             ("statistics", stats.clone()),
             ("partition", vec![PARTITION]),
         ];
@@ -109,6 +114,7 @@ impl Layout {
             partition_idx,
             sort,
             bloom,
+            distinct,
             stats,
         })
     }

@@ -8,7 +8,8 @@
 //! (one unit of pruning and of a top-N scan), pages of 8 Ki rows, zstd 1 (as small as zstd 3 on such
 //! rows and faster; 3 when files are merged), bloom filters of 1 % on the id columns. Page statistics on the columns that
 //! sort, prune or look up; row group statistics on other plain columns; none inside of maps and
-//! lists, where no reader uses them.
+//! lists, where no reader uses them. Dictionaries everywhere but in columns whose values hardly ever come twice
+//! ([`tables::Column::distinct`]).
 
 use std::sync::Arc;
 
@@ -214,10 +215,10 @@ fn writer_properties(layout: &Layout, zstd_level: i32) -> Result<WriterPropertie
             properties =
                 properties.set_column_statistics_enabled(path.clone(), EnabledStatistics::Chunk);
         }
-        if is_exact_time(&layout.file_schema, name) {
+        if layout.distinct.contains(&name) {
             properties = properties
                 .set_column_dictionary_enabled(path.clone(), false)
-                .set_column_encoding(path.clone(), Encoding::DELTA_BINARY_PACKED);
+                .set_column_encoding(path.clone(), distinct_encoding(field.data_type()));
         }
         if layout.bloom.contains(&name) {
             properties = properties
@@ -228,19 +229,13 @@ fn writer_properties(layout: &Layout, zstd_level: i32) -> Result<WriterPropertie
     Ok(properties.build())
 }
 
-/// Nanoseconds, and times that are stored in nanoseconds too: hardly a value comes twice, and neighbours are near each
-/// other. A dictionary of them is larger than they are.
-fn is_exact_time(schema: &SchemaRef, name: &str) -> bool {
-    let Ok(field) = schema.field_with_name(name) else {
-        return false;
-    };
-    let is_long = matches!(
-        field.data_type(),
-        DataType::Int64 | DataType::Timestamp(_, _)
-    );
-    let twin = format!("{name}_unix_nano");
-    let is_exact = name.ends_with("_unix_nano") || name.ends_with("_ns");
-    is_long && (is_exact || schema.index_of(&twin).is_ok())
+/// How values are stored of which hardly any comes twice in a file: as differences, or texts apart from their lengths.
+fn distinct_encoding(data_type: &DataType) -> Encoding {
+    match data_type {
+        DataType::Int64 | DataType::Timestamp(_, _) => Encoding::DELTA_BINARY_PACKED,
+        DataType::Utf8 => Encoding::DELTA_LENGTH_BYTE_ARRAY,
+        _ => Encoding::PLAIN,
+    }
 }
 
 /// The footer counts leaf columns: maps and lists before a column shift its index.

@@ -40,6 +40,8 @@ pub struct Column {
     pub source: &'static str,
     /// How the value is found in a span; `Origin::Row` where code computes it.
     pub origin: Origin,
+    /// Does hardly any value come twice in a file? A dictionary of such values is larger than they are.
+    pub distinct: bool,
 }
 
 /// The types that a stored column may have.
@@ -123,6 +125,12 @@ impl Spec {
         Arc::new(Schema::new(fields.collect::<Fields>()))
     }
 
+    /// Names of columns where hardly any value comes twice.
+    pub fn distinct(&self) -> impl Iterator<Item = &'static str> {
+        let columns = self.columns.iter().filter(|column| column.distinct);
+        columns.map(|column| column.name)
+    }
+
     /// The column with this name.
     pub fn column(&self, name: &str) -> Option<&'static Column> {
         self.columns.iter().find(|column| column.name == name)
@@ -140,6 +148,7 @@ impl Column {
             unit: "",
             source: "",
             origin: Origin::Row,
+            distinct: false,
         }
     }
 
@@ -151,6 +160,12 @@ impl Column {
 
     pub(crate) const fn unit(mut self, unit: &'static str) -> Self {
         self.unit = unit;
+        self
+    }
+
+    /// Exact times, lengths and identifiers of rows.
+    pub(crate) const fn distinct(mut self) -> Self {
+        self.distinct = true;
         self
     }
 

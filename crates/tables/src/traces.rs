@@ -41,7 +41,7 @@ const COLUMNS: &[Column] = &[
     )
     .key()
     .source("earliest start of its spans"),
-    Column::new("trace_id", Text, "Trace, 32 hex digits.")
+    Column::new("trace_id", Text, "Trace, 32 hex digits.").distinct()
         .key()
         .source("trace_id"),
     Column::new(
@@ -51,15 +51,15 @@ const COLUMNS: &[Column] = &[
     )
     .source("service.name"),
     Column::new("root_name", Text, "Name of the earliest root span.").source("name"),
-    Column::new("start_time", Time, "Earliest start of its spans.").source("start_time_unix_nano"),
-    Column::new("start_time_unix_nano", Int, "The same, exact.")
+    Column::new("start_time", Time, "Earliest start of its spans.").distinct().source("start_time_unix_nano"),
+    Column::new("start_time_unix_nano", Int, "The same, exact.").distinct()
         .unit("ns")
         .source("start_time_unix_nano"),
-    Column::new("end_time", Time, "Latest end of its spans.").source("end_time_unix_nano"),
-    Column::new("end_time_unix_nano", Int, "The same, exact.")
+    Column::new("end_time", Time, "Latest end of its spans.").distinct().source("end_time_unix_nano"),
+    Column::new("end_time_unix_nano", Int, "The same, exact.").distinct()
         .unit("ns")
         .source("end_time_unix_nano"),
-    Column::new("duration_ns", Int, "Latest end minus earliest start.")
+    Column::new("duration_ns", Int, "Latest end minus earliest start.").distinct()
         .unit("ns")
         .source("computed"),
     Column::new("span_count", Int, "Spans when it was decided.").source("counted"),

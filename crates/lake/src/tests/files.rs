@@ -7,7 +7,8 @@ use expect_test::expect;
 use object_store::ObjectStoreExt as _;
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
-use parquet::file::metadata::PageIndexPolicy;
+use parquet::basic::Encoding;
+use parquet::file::metadata::{ColumnChunkMetaData, PageIndexPolicy};
 use parquet::file::properties::ReaderProperties;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::file::serialized_reader::ReadOptionsBuilder;
@@ -44,23 +45,23 @@ async fn the_footer_declares_order_compression_pages_and_bloom_filters() {
     expect![[r#"
         created by whyslow 0.1.0
         row group of 65536 rows by start_time down, trace_id up
-          attributes.key_value.key ZSTD(ZstdLevel(1)) statistics false bloom false
-          attributes.key_value.value ZSTD(ZstdLevel(1)) statistics false bloom false
-          stops.list.element ZSTD(ZstdLevel(1)) statistics false bloom false
-          start_time ZSTD(ZstdLevel(1)) statistics true bloom false
-          id ZSTD(ZstdLevel(1)) statistics true bloom false
-          trace_id ZSTD(ZstdLevel(1)) statistics true bloom true
-          duration_s ZSTD(ZstdLevel(1)) statistics true bloom false
-          error ZSTD(ZstdLevel(1)) statistics true bloom false
+          attributes.key_value.key dictionary ZSTD(ZstdLevel(1)) statistics false bloom false
+          attributes.key_value.value dictionary ZSTD(ZstdLevel(1)) statistics false bloom false
+          stops.list.element dictionary ZSTD(ZstdLevel(1)) statistics false bloom false
+          start_time [DELTA_BINARY_PACKED] ZSTD(ZstdLevel(1)) statistics true bloom false
+          id [DELTA_BINARY_PACKED] ZSTD(ZstdLevel(1)) statistics true bloom false
+          trace_id [DELTA_LENGTH_BYTE_ARRAY] ZSTD(ZstdLevel(1)) statistics true bloom true
+          duration_s dictionary ZSTD(ZstdLevel(1)) statistics true bloom false
+          error [PLAIN] ZSTD(ZstdLevel(1)) statistics true bloom false
         row group of 4464 rows by start_time down, trace_id up
-          attributes.key_value.key ZSTD(ZstdLevel(1)) statistics false bloom false
-          attributes.key_value.value ZSTD(ZstdLevel(1)) statistics false bloom false
-          stops.list.element ZSTD(ZstdLevel(1)) statistics false bloom false
-          start_time ZSTD(ZstdLevel(1)) statistics true bloom false
-          id ZSTD(ZstdLevel(1)) statistics true bloom false
-          trace_id ZSTD(ZstdLevel(1)) statistics true bloom true
-          duration_s ZSTD(ZstdLevel(1)) statistics true bloom false
-          error ZSTD(ZstdLevel(1)) statistics true bloom false
+          attributes.key_value.key dictionary ZSTD(ZstdLevel(1)) statistics false bloom false
+          attributes.key_value.value dictionary ZSTD(ZstdLevel(1)) statistics false bloom false
+          stops.list.element dictionary ZSTD(ZstdLevel(1)) statistics false bloom false
+          start_time [DELTA_BINARY_PACKED] ZSTD(ZstdLevel(1)) statistics true bloom false
+          id [DELTA_BINARY_PACKED] ZSTD(ZstdLevel(1)) statistics true bloom false
+          trace_id [DELTA_LENGTH_BYTE_ARRAY] ZSTD(ZstdLevel(1)) statistics true bloom true
+          duration_s dictionary ZSTD(ZstdLevel(1)) statistics true bloom false
+          error [PLAIN] ZSTD(ZstdLevel(1)) statistics true bloom false
     "#]]
     .assert_eq(&print_footer(bytes.clone(), &ends));
     check_pages(bytes);
@@ -105,8 +106,9 @@ fn print_footer(bytes: Bytes, trace_ids: &[String]) -> String {
                 assert!(!bloom.check(&"no such trace"));
             }
             lines.push(format!(
-                "  {} {} statistics {} bloom {}",
+                "  {} {} {} statistics {} bloom {}",
                 column.column_path().string(),
+                print_encoding(column),
                 column.compression(),
                 column.statistics().is_some(),
                 bloom.is_some(),
@@ -114,6 +116,17 @@ fn print_footer(bytes: Bytes, trace_ids: &[String]) -> String {
         }
     }
     lines.join("\n") + "\n"
+}
+
+/// How the values are stored; levels are always RLE.
+fn print_encoding(column: &ColumnChunkMetaData) -> String {
+    if column.dictionary_page_offset().is_some() {
+        return "dictionary".to_owned();
+    }
+    let values = column
+        .encodings()
+        .filter(|encoding| *encoding != Encoding::RLE);
+    format!("{:?}", values.collect::<Vec<_>>())
 }
 
 fn check_pages(bytes: Bytes) {

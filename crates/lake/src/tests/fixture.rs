@@ -29,6 +29,14 @@ const fn column(name: &'static str, data_type: ColumnType, nullable: bool) -> Co
         unit: "",
         source: "",
         origin: Origin::Row,
+        distinct: false,
+    }
+}
+
+const fn key(name: &'static str, data_type: ColumnType) -> Column {
+    Column {
+        distinct: true,
+        ..column(name, data_type, false)
     }
 }
 
@@ -40,9 +48,9 @@ pub(super) static TRIPS: Spec = Spec {
         column("attributes", ColumnType::Attributes, true),
         column("stops", ColumnType::TextList, true),
         column("date", ColumnType::Date, false),
-        column("start_time", ColumnType::Time, false),
-        column("id", ColumnType::Int, false),
-        column("trace_id", ColumnType::Text, false),
+        key("start_time", ColumnType::Time),
+        key("id", ColumnType::Int),
+        key("trace_id", ColumnType::Text),
         column("duration_s", ColumnType::Float, true),
         column("error", ColumnType::Bool, true),
     ],

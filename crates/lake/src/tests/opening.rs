@@ -177,6 +177,7 @@ const fn column(name: &'static str) -> tables::Column {
         unit: "",
         source: "",
         origin: tables::Origin::Row,
+        distinct: false,
     }
 }
 

@@ -21,10 +21,10 @@ const COLUMNS: &[Column] = &[
     )
     .key()
     .source("start_time_unix_nano"),
-    Column::new("trace_id", Text, "Trace, 32 hex digits.")
+    Column::new("trace_id", Text, "Trace, 32 hex digits.").distinct()
         .key()
         .source("trace_id"),
-    Column::new("span_id", Text, "Span of the engine, or of the call; 16 hex digits.")
+    Column::new("span_id", Text, "Span of the engine, or of the call; 16 hex digits.").distinct()
         .key()
         .source("span_id"),
     Column::new("parent_span_id", Text, "Its parent.").source("parent_span_id"),
@@ -129,12 +129,12 @@ const COLUMNS: &[Column] = &[
     Column::new("k8s_container_name", Text, "Container in the pod.").source("k8s.container.name"),
     Column::new("k8s_node_name", Text, "Kubernetes node.").source("k8s.node.name"),
     Column::new("host_name", Text, "Host.").source("host.name"),
-    Column::new("start_time", Time, "Start of the span.").source("start_time_unix_nano"),
-    Column::new("start_time_unix_nano", Int, "The same, exact.")
+    Column::new("start_time", Time, "Start of the span.").distinct().source("start_time_unix_nano"),
+    Column::new("start_time_unix_nano", Int, "The same, exact.").distinct()
         .unit("ns")
         .source("start_time_unix_nano"),
-    Column::new("end_time", Time, "End of the span.").source("end_time_unix_nano"),
-    Column::new("duration_ns", Int, "Length of the span.")
+    Column::new("end_time", Time, "End of the span.").distinct().source("end_time_unix_nano"),
+    Column::new("duration_ns", Int, "Length of the span.").distinct()
         .unit("ns")
         .source("computed"),
     Column::new("e2e_s", Float, "Arrival to completion at its position.")

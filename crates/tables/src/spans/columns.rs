@@ -42,6 +42,7 @@ const COLUMNS: &[Column] = &[
         .key()
         .source("trace_id"),
     Column::new("span_id", Text, "Span, 16 hex digits.")
+        .distinct()
         .key()
         .source("span_id"),
     Column::new("parent_span_id", Text, "Parent span; NULL for a root.").source("parent_span_id"),
@@ -65,12 +66,17 @@ const COLUMNS: &[Column] = &[
     )
     .source("kind"),
     Column::new("start_time", Time, "Start, as the sender's clock said.")
+        .distinct()
         .source("start_time_unix_nano"),
     Column::new("start_time_unix_nano", Int, "Start, exact.")
+        .distinct()
         .unit("ns")
         .source("start_time_unix_nano"),
-    Column::new("end_time", Time, "End, as the sender's clock said.").source("end_time_unix_nano"),
+    Column::new("end_time", Time, "End, as the sender's clock said.")
+        .distinct()
+        .source("end_time_unix_nano"),
     Column::new("end_time_unix_nano", Int, "End, exact.")
+        .distinct()
         .unit("ns")
         .source("end_time_unix_nano"),
     Column::new(
@@ -78,6 +84,7 @@ const COLUMNS: &[Column] = &[
         Int,
         "End minus start; NULL if the end is missing or earlier.",
     )
+    .distinct()
     .unit("ns")
     .source("end_time_unix_nano - start_time_unix_nano"),
     Column::new("status_code", Text, "UNSET, OK or ERROR.").source("status.code"),
