@@ -2,7 +2,7 @@
 
 `run` starts this with everything built; see README.md.
 
-Usage: main.py WHYSLOW COLLECTOR TOOLS WORK [--quick] [--runs N] [--only SCENARIO] [--intake BENCH]
+Usage: main.py WHYSLOW COLLECTOR ROTEL TOOLS WORK [--quick] [--runs N] [--only SCENARIO] [--intake BENCH]
        [--out FOLDER]
 """
 
@@ -23,19 +23,21 @@ import results
 import scenarios
 from checks import Wrong, expect
 from machine import memory_gib, processor
-from peers import Collector, Receiver, Whyslow, await_quiet, sampling
+from peers import Collector, Receiver, Rotel, Whyslow, await_quiet, sampling
 from processes import Folder, on, sampled
 
 CONNECTIONS = 4
 IN_FLIGHT = 4
 # Until what came last is decided, and stored or sent.
 DRAIN_SECONDS_MAX = 240
+# They send and store nothing.
+RECEIVE_ONLY = (scenarios.CEILING, scenarios.ROTEL)
 
 
 def main():
     """Returns the exit status."""
     parser = argparse.ArgumentParser(prog="run")
-    for name in ("whyslow", "collector", "tools", "work"):
+    for name in ("whyslow", "collector", "rotel", "tools", "work"):
         parser.add_argument(name, type=Path)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--runs", type=int)
@@ -123,7 +125,7 @@ class Bench:
         with ExitStack() as stack:
             backend = None
             with on(self._others):
-                if step.peer not in (scenarios.CEILING, scenarios.TABLES):
+                if step.peer not in (*RECEIVE_ONLY, scenarios.TABLES):
                     receiver = Receiver(
                         self._folder, f"{name}-backend", self._options.tools / "receiver", "count"
                     )
@@ -140,6 +142,8 @@ class Bench:
         options = self._options
         if step.peer == scenarios.CEILING:
             return Receiver(self._folder, f"{name}-receiver", options.tools / "receiver")
+        if step.peer == scenarios.ROTEL:
+            return Rotel(self._folder, f"{name}-rotel", options.rotel)
         if step.peer in (scenarios.TABLES, scenarios.GATEWAY):
             target = backend.grpc if backend else None
             return Whyslow(self._folder, f"{name}-whyslow", options.whyslow, section, target)
@@ -184,7 +188,7 @@ class Bench:
         return row
 
     def _await_end(self, step, peer):
-        if step.peer == scenarios.CEILING:
+        if step.peer in RECEIVE_ONLY:
             return
         if isinstance(peer, Whyslow):
             peer.await_end_of_work(DRAIN_SECONDS_MAX)

@@ -1,4 +1,4 @@
-"""The programs that are measured: Whyslow twice, the Collector twice, and a server that only receives.
+"""The programs that are measured: Whyslow twice, the Collector twice, Rotel, and a server that only receives.
 
 Each has its own folder, one processor, and the same section `tail_sampling`. What it keeps goes to a counting receiver,
 which runs beside the load generator; Whyslow with tables stores it instead.
@@ -7,11 +7,12 @@ which runs beside the load generator; Whyslow with tables stores it instead.
 import json
 import os
 import re
+import socket
 import time
 from pathlib import Path
 
 import whyslow
-from checks import Wrong, expect
+from checks import Wrong, eventually, expect
 from processes import Process, free_ports
 
 MESSAGE_MIB = 64
@@ -80,6 +81,18 @@ class Receiver(Measured):
         """Ends it; what it has received."""
         expect("exit status of the receiver", self.stop(), 0)
         return json.loads(self.log().splitlines()[-1])
+
+
+class Rotel(Measured):
+    """Rotel, which has no `tail_sampling`: it decodes what it receives, batches it and drops it."""
+
+    def __init__(self, folder, name, binary):
+        grpc, http = free_ports(2)
+        self.grpc = f"127.0.0.1:{grpc}"
+        endpoints = ["--otlp-grpc-endpoint", self.grpc, "--otlp-http-endpoint", f"127.0.0.1:{http}"]
+        limit = ["--otlp-grpc-max-recv-msg-size-mib", str(MESSAGE_MIB)]
+        super().__init__(folder, name, [binary, "start", "--exporter", "blackhole", *endpoints, *limit])
+        eventually(lambda: f"{name} does not listen", lambda: is_open(grpc), 60)
 
 
 class Collector(Measured):
@@ -170,6 +183,12 @@ class Whyslow(Measured):
         """Size of the Parquet files of a table."""
         files = (self._tables / table).rglob("*.parquet")
         return sum(file.stat().st_size for file in files)
+
+
+def is_open(port):
+    """Whether someone listens on this port of the loopback interface."""
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def await_quiet(process, seconds):

@@ -16,6 +16,7 @@ TABLES = "whyslow, tables"
 GATEWAY = "whyslow, OTLP out"
 COLLECTOR = "Collector"
 SHARDED = "Collector, num_shards 4"
+ROTEL = "Rotel, receives only"
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Step:
 
 def maximum(seconds):
     """As fast as it is answered."""
-    peers = (CEILING, TABLES, GATEWAY, COLLECTOR, SHARDED)
+    peers = (CEILING, ROTEL, TABLES, GATEWAY, COLLECTOR, SHARDED)
     return [Step("maximum", peer, seconds) for peer in peers]
 
 
@@ -114,7 +115,7 @@ def full():
 def quick():
     """Enough to see that everything works: its numbers say little."""
     return (
-        [Step("maximum", peer, 3) for peer in (CEILING, TABLES, GATEWAY, COLLECTOR)]
+        [Step("maximum", peer, 3) for peer in (CEILING, ROTEL, TABLES, GATEWAY, COLLECTOR)]
         + [Step("fixed rate", peer, 3, rate=(0.5, COLLECTOR)) for peer in (TABLES, COLLECTOR)]
         + [Step("overload", TABLES, 8, rate=(2.0, TABLES))]
         + [Step("30 s undecided", TABLES, 5, rate=(0.5, COLLECTOR), decision_wait_s=30, is_held=True)]
