@@ -8,6 +8,7 @@ import datetime
 import shutil
 import subprocess
 import threading
+from pathlib import Path
 
 import adbc_driver_flightsql.dbapi
 import psycopg
@@ -100,6 +101,23 @@ def check_psycopg(server):
         # In a transaction, whose statements say BEGIN and COMMIT.
         expect("in a transaction", connection.execute(COUNT).fetchone()[0], n_spans)
     return f"psycopg {psycopg.__version__}, {n_spans} spans, {len(REFUSED)} refused, 1 cancelled"
+
+
+# Where Debian's package `libpostgresql-jdbc-java` puts the driver.
+JDBC_DRIVER = Path("/usr/share/java/postgresql.jar")
+
+
+def check_jdbc(server):
+    """The driver that DBeaver, Metabase and Spark use: metadata, parameters, portals, errors, a time limit."""
+    if shutil.which("javac") is None or not JDBC_DRIVER.exists():
+        return "not there: install the packages `default-jdk-headless` and `libpostgresql-jdbc-java`"
+    program = Path(__file__).parent / "jdbc" / "Check.java"
+    url = f"jdbc:postgresql://{server.postgres}/whyslow"
+    command = ["java", "-cp", JDBC_DRIVER, program, url, "none"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode:
+        raise Wrong(" | ".join(done.stderr.splitlines()[:4]))
+    return done.stdout.strip()
 
 
 def check_adbc(server):

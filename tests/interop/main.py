@@ -58,6 +58,7 @@ def check_doors(checks, server):
     """Clients of the two other protocols ask the server while it runs."""
     checks.run("psql", doors.check_psql, server)
     checks.run("psycopg", doors.check_psycopg, server)
+    checks.run("JDBC", doors.check_jdbc, server)
     checks.run("ADBC Flight SQL", doors.check_adbc, server)
     checks.run("pyarrow.flight", doors.check_pyarrow, server)
     checks.run("API of Jaeger", peers.check_jaeger, server)

@@ -7,17 +7,18 @@
 //! Only a statement that names something of Postgres gets these names (`statement::parse_postgres`), and it is in a
 //! session of its own like every other.
 
+mod settings;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, StringArray};
 use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{
     CatalogProvider, MemoryCatalogProvider, MemoryCatalogProviderList, SchemaProvider,
     TableProvider,
 };
-use datafusion::common::{DataFusionError, Result as DataFusionResult, ScalarValue};
+use datafusion::common::{Result as DataFusionResult, ScalarValue};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TableType, Volatility,
@@ -29,6 +30,9 @@ use datafusion_pg_catalog::pg_catalog::{
     PgCatalogSchemaProvider, PgCatalogStaticTables, setup_pg_catalog,
 };
 
+pub(crate) use settings::setting;
+
+use self::settings::CurrentSetting;
 use crate::catalog::{CATALOG, POSTGRES_SCHEMA, SCHEMA, StatementSchema};
 
 /// What the listener says it is, so that tools ask as they would ask that release of Postgres.
@@ -116,6 +120,7 @@ fn constants() -> Vec<Constant> {
         ("obj_description", no_text.clone()),
         ("pg_function_is_visible", ScalarValue::Boolean(Some(true))),
         ("pg_get_function_identity_arguments", no_text.clone()),
+        ("pg_get_function_result", no_text.clone()),
         ("pg_get_indexdef", no_text.clone()),
         ("pg_get_ruledef", no_text.clone()),
         ("pg_get_userbyid", text(ROLE)),
@@ -170,83 +175,6 @@ impl ScalarUDFImpl for Constant {
     }
 }
 
-/// `current_setting(name)`: what `SHOW name` says, NULL for what it does not know.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct CurrentSetting {
-    signature: Signature,
-}
-
-impl CurrentSetting {
-    fn new() -> Self {
-        let forms = vec![
-            datafusion::logical_expr::TypeSignature::Exact(vec![DataType::Utf8]),
-            datafusion::logical_expr::TypeSignature::Exact(vec![DataType::Utf8, DataType::Boolean]),
-        ];
-        Self {
-            signature: Signature::one_of(forms, Volatility::Stable),
-        }
-    }
-}
-
-impl ScalarUDFImpl for CurrentSetting {
-    fn name(&self) -> &'static str {
-        "current_setting"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _arg_types: &[DataType]) -> DataFusionResult<DataType> {
-        Ok(DataType::Utf8)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
-        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let names = arrays.first().and_then(|names| {
-            let names: &dyn Array = names;
-            names.as_any().downcast_ref::<StringArray>()
-        });
-        let names = names.ok_or_else(|| {
-            DataFusionError::Internal("the name of a setting is not text".to_owned())
-        })?;
-        let values = names.iter().map(|name| name.and_then(setting));
-        let values: ArrayRef = Arc::new(values.collect::<StringArray>());
-        Ok(ColumnarValue::Array(values))
-    }
-}
-
-/// Settings that clients look at, with the values that hold here. Nothing sets them.
-const SETTINGS: [(&str, &str); 20] = [
-    ("bytea_output", "hex"),
-    ("client_encoding", "UTF8"),
-    ("datestyle", "ISO, MDY"),
-    ("default_transaction_isolation", "read committed"),
-    ("default_transaction_read_only", "on"),
-    ("extra_float_digits", "1"),
-    ("in_hot_standby", "off"),
-    ("integer_datetimes", "on"),
-    ("intervalstyle", "postgres"),
-    ("is_superuser", "off"),
-    ("lc_collate", "C"),
-    ("max_identifier_length", "63"),
-    ("search_path", SCHEMA),
-    ("server_encoding", "UTF8"),
-    ("server_version", SERVER_VERSION),
-    ("server_version_num", "160006"),
-    ("standard_conforming_strings", "on"),
-    ("timezone", "UTC"),
-    ("transaction_isolation", "read committed"),
-    ("transaction_read_only", "on"),
-];
-
-/// The value of a setting that clients look at.
-pub(crate) fn setting(name: &str) -> Option<&'static str> {
-    let name = name.to_ascii_lowercase();
-    let found = SETTINGS.iter().find(|(known, _)| *known == name);
-    found.map(|(_, value)| *value)
-}
-
 /// The tables of the library without those that are left out.
 #[derive(Debug)]
 struct Tables {
@@ -265,7 +193,13 @@ impl SchemaProvider for Tables {
         if !self.table_exist(name) {
             return Ok(None);
         }
-        self.inner.table(name).await
+        let table = self.inner.table(name).await?;
+        match table {
+            Some(table) if name.eq_ignore_ascii_case("pg_settings") => {
+                settings::table(&table.schema()).map(Some)
+            }
+            table => Ok(table),
+        }
     }
 
     fn table_exist(&self, name: &str) -> bool {

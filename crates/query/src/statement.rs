@@ -6,6 +6,8 @@
 //! commas and parentheses are free, so that an `IN` list may be long; nesting by parentheses is
 //! bounded by the parser.
 
+mod tools;
+
 use std::collections::VecDeque;
 use std::sync::LazyLock;
 
@@ -67,7 +69,7 @@ pub(crate) fn parse_postgres(
     let parsed = PARSER.parse(sql).map_err(syntax)?;
     let statements = parsed
         .into_iter()
-        .map(|statement| Statement::Statement(Box::new(statement)))
+        .map(|statement| Statement::Statement(Box::new(tools::rewritten(statement))))
         .collect();
     understood(sql, &dialect, &statements, said);
     Ok((only_query(statements, keyword)?, true))

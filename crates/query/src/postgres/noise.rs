@@ -5,7 +5,7 @@
 //! | `BEGIN`, `START TRANSACTION`, `COMMIT`, `END`, `ROLLBACK`, `ABORT`, `SAVEPOINT`, `RELEASE` | as Postgres: the connection says that it is in a transaction. Each statement sees the rows of its own moment all the same |
 //! | `SET` of a name in [`HARMLESS`], `SET TRANSACTION`, `SET SESSION CHARACTERISTICS` | taken, without effect. The encoding must be UTF-8 |
 //! | `RESET` of the same names, `RESET ALL` | taken, without effect |
-//! | `SHOW` of a name in `pg_catalog::SETTINGS`, `statement_timeout`, `application_name` | the value that holds here |
+//! | `SHOW` of a name in `pg_catalog::settings`, `statement_timeout`, `application_name` | the value that holds here |
 //! | `DISCARD ..`, `DEALLOCATE ..`, `CLOSE ..`, `UNLISTEN ..` | prepared statements and portals of this connection are forgotten |
 //!
 //! Any other `SET` is refused as an attempt to change something (SQLSTATE 25006), `datafusion.*` among them.

@@ -1,4 +1,4 @@
-//! What psql, DBeaver and Grafana ask before their user does: written after what they send, and answered.
+//! What psql, DBeaver, JDBC's driver and Grafana ask before their user does: written after what they send, and answered.
 
 use super::client::{connect, open};
 use crate::tests::support::{config, fixture};
@@ -104,6 +104,39 @@ const DBEAVER: &[(&str, &str)] = &[
     ),
 ];
 
+/// Metadata of the JDBC driver, by what is special in each; `tests/interop` asks with the driver itself.
+const JDBC: &[(&str, &str)] = &[
+    (
+        "SELECT t.typname FROM pg_catalog.pg_type t
+         WHERE t.typrelid = 0 OR (SELECT c.relkind = 'c' FROM pg_catalog.pg_class c WHERE c.oid = t.typrelid)
+         ORDER BY t.typname",
+        "timestamptz",
+    ),
+    (
+        "SELECT x.name, x.number FROM (
+           SELECT c.relname AS name, (i.keys).n AS number FROM pg_catalog.pg_class c
+           JOIN (SELECT indexrelid, indrelid, information_schema._pg_expandarray(indkey) AS keys
+                 FROM pg_catalog.pg_index) i ON c.oid = i.indrelid) x",
+        "SELECT 0",
+    ),
+    (
+        "SELECT typinput = 'pg_catalog.boolin'::regproc AS is_it, typname FROM pg_catalog.pg_type WHERE typname = 'bool'",
+        "t|bool",
+    ),
+    (
+        "SELECT a.attname FROM pg_catalog.pg_attribute a, pg_catalog.pg_constraint con, generate_series(1, 32) AS pos(n)
+         WHERE a.attnum = con.conkey[pos.n] AND con.conrelid = a.attrelid",
+        "SELECT 0",
+    ),
+    ("SELECT setting FROM pg_catalog.pg_settings WHERE name = 'max_index_keys'", "32"),
+    (
+        "SELECT p.proname, NULL, NULL, NULL, pg_catalog.pg_get_function_result(p.oid) FROM pg_catalog.pg_proc p
+         WHERE p.proname = 'int4pl' LIMIT 1",
+        "int4pl|NULL|NULL|NULL|NULL",
+    ),
+    ("SELECT (SELECT max(n.nspname) FROM pg_catalog.pg_namespace n WHERE n.nspname = 'public')", "public"),
+];
+
 const GRAFANA: &[(&str, &str)] = &[
     ("SELECT current_setting('server_version_num')::int/100 as version", "1600"),
     (
@@ -129,11 +162,17 @@ const GRAFANA: &[(&str, &str)] = &[
 async fn tools_get_what_they_ask_for_before_their_users_do() {
     let served = open(fixture(&config()).await).await;
     let mut faults = Vec::new();
-    for (tool, statements) in [("psql", PSQL), ("DBeaver", DBEAVER), ("Grafana", GRAFANA)] {
+    let tools = [
+        ("psql", PSQL),
+        ("DBeaver", DBEAVER),
+        ("JDBC", JDBC),
+        ("Grafana", GRAFANA),
+    ];
+    for (tool, statements) in tools {
         let mut client = connect(served.address).await;
         for (sql, expected) in statements {
             let told = client.ask(sql).await.join("\n");
-            if !told.contains(expected) {
+            if !told.contains(expected) || told.contains("ERROR") {
                 let told: String = told.chars().take(600).collect();
                 faults.push(format!(
                     "{tool}: {sql}\n  wanted {expected}\n  got    {told}"
