@@ -20,8 +20,8 @@ def serial_share(threads):
         if n_threads > 1:
             speedup = rate / rates[1]
             shares.append((n_threads / speedup - 1) / (n_threads - 1))
-    # Below nothing is what repeated measurements differ by.
-    return max(0.0, statistics.median(shares)) if shares else None
+    # Below nothing and above all is what a machine does that is not idle.
+    return min(1.0, max(0.0, statistics.median(shares))) if shares else None
 
 
 def costs(shards, exports):

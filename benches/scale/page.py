@@ -63,7 +63,10 @@ def _page(measured):
 
 
 def _policies(measured):
-    yield "Instructions per span, counted by callgrind; they do not depend on what else the machine does."
+    yield (
+        "Instructions per span, counted by callgrind; they do not depend on what else the machine does. The third to the tenth policy look at "
+        "attributes that spans have, or combine others; those beyond have a condition each on a key that no span has."
+    )
     yield ""
     rows = (
         (
