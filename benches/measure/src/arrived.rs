@@ -23,7 +23,7 @@ pub struct Arrived {
 /// The spans of the first `n_exports` exports, in order. Their bytes are never given back.
 ///
 /// # Errors
-/// None: exports are well-formed.
+/// Those of `otlp`, if an export were not well-formed.
 pub fn arrived(template: &Template, n_exports: u64) -> otlp::Result<Vec<Arrived>> {
     let mut spans = Vec::with_capacity(template.n_spans() * n_exports as usize);
     for export in 0..n_exports {
