@@ -38,13 +38,13 @@ def over_sizes(title, series):
             return ""
         low, high = math.log(sizes[0]), math.log(sizes[-1])
         span = (high - low) or 1
-        ticks = [(size, f"{size:,}") for size in sizes]
-        return _panel(place, title, series, lambda x: (math.log(x) - low) / span, ticks)
+        ticks = [(size, f"{size:,.0f}") for size in sizes]
+        return _panel(place, title, series, lambda x: (math.log(x) - low) / span, ticks, has_marks=True)
 
     return drawn
 
 
-def _panel(place, title, series, share_of, ticks):
+def _panel(place, title, series, share_of, ticks, has_marks=False):
     points = [point for _, line in series for point in line]
     if not points:
         return ""
@@ -64,16 +64,23 @@ def _panel(place, title, series, share_of, ticks):
             f'<text x="{LEFT - 6}" y="{y + 4}" text-anchor="end">{y_max * share:,.{decimals}f}</text>'
         )
     for x, text in ticks:
+        # The last would not fit in the middle below its mark.
+        anchor = "end" if share_of(x) > 0.98 else "middle"
         parts.append(
             f'<text x="{LEFT + width * share_of(x):.1f}" y="{top + height + 16}" '
-            f'text-anchor="middle">{text}</text>'
+            f'text-anchor="{anchor}">{text}</text>'
         )
     for idx, (name, line) in enumerate(series):
         color = COLORS[idx % len(COLORS)]
         path = " ".join(at(x, y) for x, y in line)
         parts.append(f'<polyline fill="none" stroke="{color}" stroke-width="1.5" points="{path}"/>')
+        if has_marks:
+            for x, y in line:
+                x, y = at(x, y).split(",")
+                parts.append(f'<circle cx="{x}" cy="{y}" r="3" fill="{color}"/>')
+        # What grows leaves the upper left free.
+        x, anchor = (LEFT + 8, "start") if has_marks else (LEFT + width - 4, "end")
         parts.append(
-            f'<text x="{LEFT + width - 4}" y="{top + 14 + 15 * idx}" fill="{color}" '
-            f'text-anchor="end">{name}</text>'
+            f'<text x="{x}" y="{top + 14 + 15 * idx}" fill="{color}" text-anchor="{anchor}">{name}</text>'
         )
     return "".join(parts)

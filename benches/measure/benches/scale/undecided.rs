@@ -10,8 +10,9 @@ use crate::{Result, now, sampling};
 
 /// Of the given time, between two exports.
 const EXPORT_INTERVAL_NS: u64 = 1_000;
-/// Of an export, about: traces of many spans come side by side too.
-const SPANS_PER_EXPORT_MAX: usize = 5_100;
+/// Of an export: traces of many spans come side by side too.
+const SPANS_PER_EXPORT_MAX: usize = 3_000;
+const TRACES_PER_EXPORT_MAX: usize = 100;
 /// Decided at once, as the intake has it.
 const TRACES_PER_TICK: usize = 10_000;
 /// Of which the time is taken.
@@ -20,9 +21,9 @@ const DECIDED_MAX: usize = 200_000;
 /// Adds the traces, decides some, and prints a line of JSON. Times are those of the last tenth of the spans, when nearly all
 /// traces are there; `longest_export_ms` is the longest stop at any export, which is where tables grow.
 pub(crate) fn measure(n_traces: u64, spans_per_trace: usize) -> Result<()> {
-    let n_beside = (SPANS_PER_EXPORT_MAX / spans_per_trace.max(1)).max(1);
+    let n_traces_max = SPANS_PER_EXPORT_MAX / spans_per_trace.max(1);
     let shape = Shape {
-        n_traces: Shape::USUAL.n_traces.min(n_beside),
+        n_traces: n_traces_max.clamp(1, TRACES_PER_EXPORT_MAX),
         spans_per_trace,
         ..Shape::USUAL
     };
