@@ -15,3 +15,14 @@ def processor():
 def memory_gib():
     """All of its memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+
+
+def described(processors):
+    """What something is measured on, with the load that there is already."""
+    return {
+        "processor": processor(),
+        "processors": len(processors),
+        "memory_gib": round(memory_gib(), 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "load_before": os.getloadavg()[0],
+    }

@@ -291,6 +291,28 @@ def print_results(ours, theirs):
         print("  ".join(cells))
 
 
+def results(told, ours, theirs, first, peak_mib):
+    """What was measured, for other scripts; times in milliseconds."""
+    quantiles = lambda side: {
+        name: {f"p{percent}": 1000 * quantile(times, percent / 100) for percent in (50, 99)}
+        for name, times in side.items()
+    }
+    sizes = {
+        name: {"rows": table["rows"], "bytes": table["bytes"], "files": len(table["files"])}
+        for name, table in told["tables"].items()
+    }
+    return {
+        "machine": machine(),
+        "tables": sizes,
+        "clients": CLIENTS,
+        "runs": RUNS,
+        "ours_ms": quantiles(ours),
+        "duckdb_ms": quantiles(theirs),
+        "first_trace_ms": 1000 * first,
+        "peak_mib": peak_mib,
+    }
+
+
 def made(generator, lake, n_spans):
     """What is in the lake; made if it is not there."""
     told = lake.with_suffix(".json")
@@ -333,7 +355,9 @@ def main(generator, whyslow, n_spans=10_000_000, folder=None):
     print(f"{CLIENTS} clients, {RUNS} runs of each after {WARM_UP}; the first trace by id of the process took {first * 1000:,.0f} ms")
     print(f"spans: {spans['bytes'] / spans['rows']:.1f} B/span (bar: 35); peak of the service {peak_mib:,} MiB; load now {os.getloadavg()[0]:.1f}")
     print("the answers of both sides are equal")
-    if not kept:
+    if kept:
+        (folder / "results.json").write_text(json.dumps(results(told, ours, theirs, first, peak_mib)) + "\n")
+    else:
         shutil.rmtree(folder)
 
 

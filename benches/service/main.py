@@ -9,7 +9,6 @@ Usage: main.py WHYSLOW COLLECTOR ROTEL TOOLS WORK [--quick] [--runs N] [--only S
 import argparse
 import json
 import os
-import platform
 import re
 import statistics
 import subprocess
@@ -22,7 +21,7 @@ from pathlib import Path
 import results
 import scenarios
 from checks import Wrong, expect
-from machine import memory_gib, processor
+from machine import described
 from peers import Collector, Receiver, Rotel, Whyslow, await_quiet, sampling
 from processes import Folder, on, sampled
 
@@ -54,7 +53,7 @@ def main():
         if options.quick or options.only
         else Path(__file__).parent.parent
     )
-    measured = {"machine": machine(processors), "is_quick": options.quick, "runs": []}
+    measured = {"machine": described(processors), "is_quick": options.quick, "runs": []}
     if options.intake:
         measured["intake_spans_per_s"] = intake(options.intake, processors[:1])
     n_failed = 0
@@ -79,17 +78,6 @@ def intake(binary, processors):
         output = subprocess.run([binary, "--bench"], capture_output=True, text=True, check=True).stdout
     rounds = re.findall(r"^append, index, fold, decide: (\d+) spans/s", output, re.MULTILINE)
     return statistics.median(int(rate) for rate in rounds)
-
-
-def machine(processors):
-    """What it was measured on."""
-    return {
-        "processor": processor(),
-        "processors": len(processors),
-        "memory_gib": round(memory_gib(), 1),
-        "system": f"{platform.system()} {platform.release()}",
-        "load_before": os.getloadavg()[0],
-    }
 
 
 class Bench:

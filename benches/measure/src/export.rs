@@ -9,6 +9,9 @@ use otlp::encode::Writer;
 /// The name of the root of each trace.
 pub const ROOT_SPAN_NAME: &str = "POST /v1/chat/completions";
 
+/// A start of spans: a moment in 2026, nanoseconds since 1970.
+pub const T0: u64 = 1_772_366_400_000_000_000;
+
 /// What the traffic is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
@@ -23,6 +26,14 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// As the service is measured: 170 traces of 3 spans in an export.
+    pub const USUAL: Self = Self {
+        n_traces: 170,
+        spans_per_trace: 3,
+        prompt_bytes: 0,
+        start_time_unix_nano: T0,
+    };
+
     /// Spans in an export.
     pub const fn n_spans(&self) -> usize {
         self.n_traces * self.spans_per_trace

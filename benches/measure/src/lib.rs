@@ -3,10 +3,16 @@
 //! Made for measuring: every export of a [`Template`] has the same spans but for ids of its own. Traffic with causes
 //! and a truth is in `loadgen`. Does not know any program that is measured, and reads no clock.
 
+mod arrived;
 mod export;
+mod policies;
 mod template;
 
-pub use export::{ROOT_SPAN_NAME, Shape};
+pub use arrived::{Arrived, arrived};
+#[cfg(feature = "criterion")]
+pub use criterion;
+pub use export::{ROOT_SPAN_NAME, Shape, T0};
+pub use policies::{POLICIES_MAX, tail_sampling};
 pub use template::{Export, Template};
 
 /// Spans of an export request, and the sum of their trace ids: equal for equal sets of spans in any order. 0 for bytes

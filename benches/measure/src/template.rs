@@ -65,6 +65,11 @@ impl Template {
         self.encoded.len()
     }
 
+    /// Spans of an export.
+    pub fn n_spans(&self) -> usize {
+        self.shape.n_spans()
+    }
+
     fn trace_id(&self, number: u64, trace_idx: usize) -> [u8; 16] {
         let counter = number
             .wrapping_mul(self.shape.n_traces as u64)
@@ -95,6 +100,7 @@ mod tests {
     use otlp::span::SpanSummary;
 
     use super::{Shape, Template};
+    use crate::T0;
 
     /// Every trace of every export is whole, has one root, and is in no other export.
     #[test]
@@ -106,7 +112,7 @@ mod tests {
                 n_traces,
                 spans_per_trace,
                 prompt_bytes,
-                start_time_unix_nano: otlp_time(),
+                start_time_unix_nano: T0,
             };
             let template = Template::new(shape, 7);
             let mut traces = BTreeMap::<_, (usize, usize)>::new();
@@ -133,13 +139,9 @@ mod tests {
             n_traces: 100,
             spans_per_trace: 3,
             prompt_bytes: 0,
-            start_time_unix_nano: otlp_time(),
+            start_time_unix_nano: T0,
         };
         let per_span = Template::new(shape, 0).n_bytes() / shape.n_spans();
         assert!((600..750).contains(&per_span), "{per_span}");
-    }
-
-    fn otlp_time() -> u64 {
-        1_772_366_400_000_000_000
     }
 }

@@ -1,46 +1,43 @@
-//! Nanoseconds per point from a scrape's text to export bytes, and from those to Arrow, on the
-//! captured scrapes.
+//! Points per second from a scrape's text to export bytes, and from those to Arrow, on the captured scrapes.
 //!
-//! Run with `cargo bench -p tables --bench samples`. The best of several rounds is printed, because
-//! the machine's other load only ever adds.
+//! `cargo bench -p tables --features criterion --bench samples`.
 
-#![expect(clippy::print_stdout, reason = "prints its result")]
-
-use std::{
-    io::Read,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{hint::black_box, io::Read, path::Path};
 
 use flate2::read::GzDecoder;
+use measure::criterion::{Criterion, Throughput};
 use otlp::prometheus::{Converted, Format, Limits, Scrape, to_protobuf};
 use tables::samples::{Mapper, engine::EngineSamplesBuilder, gpu::GpuSamplesBuilder};
 
-const ROUNDS: usize = 7;
+/// As in the service.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
+
+fn main() -> Result<()> {
+    let mut criterion = Criterion::default().configure_from_args();
     for kind in ["dcgm", "vllm-metrics"] {
         let texts = scrapes(kind)?;
-        let mut best = [Duration::MAX; 2];
-        let (mut n_points, mut n_rows) = (0, 0);
-        for _ in 0..ROUNDS {
-            let (elapsed, points, rows) = round(&texts)?;
-            for (best, elapsed) in best.iter_mut().zip(elapsed) {
-                *best = elapsed.min(*best);
-            }
-            (n_points, n_rows) = (points, rows);
-        }
-        let [to_bytes, to_arrow] = best.map(|best| best.as_nanos() / u128::from(n_points));
-        println!(
-            "{kind}: {n_points} points in {n_rows} rows, text to bytes {to_bytes} ns/point, bytes \
-             to Arrow {to_arrow} ns/point"
-        );
+        let exports = to_exports(&texts);
+        to_rows(&exports)?;
+        let n_points = exports.iter().map(|export| export.n_points).sum();
+        let mut group = criterion.benchmark_group(kind);
+        group.throughput(Throughput::Elements(n_points));
+        group.bench_function("text to bytes", |bencher| {
+            bencher.iter(|| to_exports(black_box(&texts)));
+        });
+        group.bench_function("bytes to Arrow", |bencher| {
+            bencher.iter(|| to_rows(black_box(&exports)));
+        });
+        group.finish();
     }
+    criterion.final_summary();
     Ok(())
 }
 
 /// Texts of the captured scrapes, in order of time.
-fn scrapes(kind: &str) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error>> {
+fn scrapes(kind: &str) -> Result<Vec<Vec<u8>>> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/real-chain");
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(data.join(kind))? {
@@ -56,13 +53,9 @@ fn scrapes(kind: &str) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error>> {
     Ok(texts)
 }
 
-type Round = ([Duration; 2], u64, usize);
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
-fn round(texts: &[Vec<u8>]) -> Result<Round, Box<dyn std::error::Error>> {
+fn to_exports(texts: &[Vec<u8>]) -> Vec<Converted> {
     let mut time_unix_nano = otlp::testing::T0;
-    let started = Instant::now();
-    let mut exports: Vec<Converted> = Vec::new();
+    let mut exports = Vec::new();
     for text in texts {
         time_unix_nano += 1_000_000_000;
         let scrape = Scrape {
@@ -72,13 +65,15 @@ fn round(texts: &[Vec<u8>]) -> Result<Round, Box<dyn std::error::Error>> {
         };
         exports.push(to_protobuf(text, Format::Text, &scrape, &Limits::default()));
     }
-    let to_bytes = started.elapsed();
-    let started = Instant::now();
+    exports
+}
+
+fn to_rows(exports: &[Converted]) -> Result<()> {
     let mut mapper = Mapper::default();
     let mut gpus = GpuSamplesBuilder::new();
     let mut engines = EngineSamplesBuilder::new();
-    for export in &exports {
-        let samples = mapper.map(&export.body, time_unix_nano)?;
+    for export in exports {
+        let samples = mapper.map(&export.body, otlp::testing::T0)?;
         for sample in &samples.gpus {
             gpus.append(sample)?;
         }
@@ -86,8 +81,6 @@ fn round(texts: &[Vec<u8>]) -> Result<Round, Box<dyn std::error::Error>> {
             engines.append(sample)?;
         }
     }
-    let n_rows = gpus.finish().num_rows() + engines.finish().num_rows();
-    let to_arrow = started.elapsed();
-    let n_points = exports.iter().map(|export| export.n_points).sum();
-    Ok(([to_bytes, to_arrow], n_points, n_rows))
+    black_box((gpus.finish(), engines.finish()));
+    Ok(())
 }

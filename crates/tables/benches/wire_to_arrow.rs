@@ -1,18 +1,14 @@
-//! Nanoseconds per span from bytes to Arrow, on captured traffic and on one engine span.
+//! Spans per second from bytes to Arrow: on captured traffic, on generated LLM traffic, and on one engine span.
 //!
-//! Run with `cargo bench -p tables`. The best of several rounds is printed, because the machine's
-//! other load only ever adds.
+//! `cargo bench -p tables --features criterion --bench wire_to_arrow`.
 
-#![expect(clippy::print_stdout, reason = "prints its result")]
-
-use std::{
-    hint::black_box,
-    io::Read,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{hint::black_box, io::Read, path::Path};
 
 use flate2::read::GzDecoder;
+use measure::{
+    Shape, Template,
+    criterion::{Criterion, Throughput},
+};
 use otlp::{
     export::{self, Limits},
     testing::{AnyValue, TimeSpan, trace},
@@ -22,34 +18,41 @@ use tables::{
     spans::{SpanInput, SpansBuilder, TraceContext},
 };
 
-const ROUNDS: usize = 7;
+/// As in the service.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let captured = captured()?;
-    report("captured traffic", &captured)?;
-    let engine: Vec<Vec<u8>> = vec![engine_spans(2_000)];
-    report("engine spans", &engine)?;
+type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
+
+/// Of generated traffic.
+const N_EXPORTS: u64 = 20;
+
+fn main() -> Result<()> {
+    let mut criterion = Criterion::default().configure_from_args();
+    let template = Template::new(Shape::USUAL, 1);
+    let generated: Vec<Vec<u8>> = (0..N_EXPORTS).map(|n| template.export(n).body).collect();
+    bench(&mut criterion, "captured traffic", &captured()?)?;
+    bench(&mut criterion, "generated traffic", &generated)?;
+    bench(&mut criterion, "engine spans", &[engine_spans(2_000)])?;
+    criterion.final_summary();
     Ok(())
 }
 
-fn report(what: &str, bodies: &[Vec<u8>]) -> Result<(), Box<dyn std::error::Error>> {
-    let mut best = Duration::MAX;
-    let mut n_spans = 0_u32;
-    for _ in 0..ROUNDS {
-        let (elapsed, n) = round(bodies)?;
-        best = best.min(elapsed);
-        n_spans = n;
-    }
-    let per_span = best.checked_div(n_spans).unwrap_or_default();
-    println!("{what}: {n_spans} spans, {} ns/span", per_span.as_nanos());
-    Ok(())
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
-fn round(bodies: &[Vec<u8>]) -> Result<(Duration, u32), Box<dyn std::error::Error>> {
+fn bench(criterion: &mut Criterion, name: &str, bodies: &[Vec<u8>]) -> Result<()> {
     let mut builder = SpansBuilder::new(&Redaction::new(&Config::default())?);
+    let n_spans = build(&mut builder, bodies)?;
+    let mut group = criterion.benchmark_group("wire to Arrow");
+    group.throughput(Throughput::Elements(n_spans));
+    group.bench_function(name, |bencher| {
+        bencher.iter(|| build(&mut builder, bodies));
+    });
+    group.finish();
+    Ok(())
+}
+
+/// A batch per export.
+fn build(builder: &mut SpansBuilder, bodies: &[Vec<u8>]) -> Result<u64> {
     let mut n_spans = 0;
-    let started = Instant::now();
     for body in bodies {
         for at in export::spans(body, &Limits::default()) {
             builder.append(&SpanInput {
@@ -64,10 +67,10 @@ fn round(bodies: &[Vec<u8>]) -> Result<(Duration, u32), Box<dyn std::error::Erro
         }
         black_box(builder.finish());
     }
-    Ok((started.elapsed(), n_spans))
+    Ok(n_spans)
 }
 
-fn captured() -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error>> {
+fn captured() -> Result<Vec<Vec<u8>>> {
     let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/real-chain/traces");
     let mut bodies = Vec::new();
     for file in std::fs::read_dir(traces)? {

@@ -27,8 +27,10 @@ use std::{
     process::Command,
 };
 
+use measure::POLICIES_MAX;
+
 use crate::{
-    parts::{PARTS, POLICIES_MAX, Prepared},
+    parts::{PARTS, Prepared},
     record::{Count, Record},
 };
 

@@ -2,12 +2,12 @@
 
 use std::{error::Error, hint::black_box};
 
-use measure::{Shape, Template};
+use measure::{Arrived, Shape, T0, Template};
 use otlp::{
-    export::{Limits, Signal, SpanAt},
+    export::{Limits, Signal},
     span::SpanSummary,
 };
-use sampler::{Reports, ResourceFacts, Sampler, SpanHandle};
+use sampler::{Reports, Sampler, SpanHandle};
 use wal::{RealDisk, Wal};
 
 /// One part: all that is needed for it is made beforehand and not counted. Gives the number of spans.
@@ -74,42 +74,14 @@ pub(crate) const PARTS: &[Part] = &[
     },
 ];
 
-const SHAPE: Shape = Shape {
-    n_traces: 170,
-    spans_per_trace: 3,
-    prompt_bytes: 0,
-    start_time_unix_nano: T0,
-};
+const SHAPE: Shape = Shape::USUAL;
 /// Enough that growing maps and lists has its usual share.
 const N_EXPORTS: u64 = 24;
-const T0: u64 = 1_772_366_400_000_000_000;
 /// Of the given time: half a million spans per second.
 const EXPORT_INTERVAL_NS: u64 = 1_000_000;
 /// Then what is due is decided.
 #[cfg(feature = "intake")]
 const EXPORTS_PER_TICK: u64 = 8;
-
-/// Of any configuration that is counted.
-pub(crate) const POLICIES_MAX: usize = 100;
-
-const POLICIES: [&str; 10] = [
-    "{name: errors, type: status_code, status_code: {status_codes: [ERROR]}}",
-    "{name: slow, type: latency, latency: {threshold_ms: 5000}}",
-    "{name: ttft, type: numeric_attribute, numeric_attribute: \
-     {key: gen_ai.latency.time_to_first_token_ms, min_value: 2000}}",
-    "{name: tenant, type: string_attribute, string_attribute: {key: tenant, values: [canary]}}",
-    "{name: rest, type: probabilistic, probabilistic: {sampling_percentage: 5}}",
-    "{name: long, type: numeric_attribute, numeric_attribute: \
-     {key: gen_ai.usage.prompt_tokens, min_value: 100000}}",
-    "{name: fallback, type: boolean_attribute, boolean_attribute: {key: app.fallback, value: true}}",
-    "{name: old-model, type: string_attribute, string_attribute: \
-     {key: gen_ai.request.model, values: ['^llama-2', '-preview$'], enabled_regex_matching: true}}",
-    "{name: large, type: span_count, span_count: {min_spans: 100}}",
-    "{name: slow-search, type: and, and: {and_sub_policy: [\
-     {name: slow, type: latency, latency: {threshold_ms: 1000}}, \
-     {name: search, type: string_attribute, \
-      string_attribute: {key: gen_ai.operation.name, values: [embeddings]}}]}}",
-];
 
 fn bodies() -> Vec<Vec<u8>> {
     let template = Template::new(SHAPE, 1);
@@ -177,24 +149,9 @@ fn summaries() -> Result<Prepared, Box<dyn Error>> {
 }
 
 fn sampling(n_policies: usize) -> Result<sampler::Config, Box<dyn Error>> {
-    if n_policies > POLICIES_MAX {
-        return Err(format!("{n_policies} policies are more than {POLICIES_MAX}").into());
-    }
-    // Beyond those ten one condition each on a key that no span has.
-    let more = (POLICIES.len()..n_policies).map(|idx| {
-        format!(
-            "{{name: score-{idx}, type: numeric_attribute, \
-             numeric_attribute: {{key: app.score.{idx}, min_value: 1}}}}"
-        )
-    });
-    let written = POLICIES
-        .iter()
-        .take(n_policies)
-        .map(|policy| (*policy).to_owned());
-    let policies: Vec<String> = written.chain(more).collect();
-    let policies = policies.join(", ");
-    let yaml = format!("{{decision_wait: 2s, num_traces: 1000000, policies: [{policies}]}}");
-    Ok(serde_saphyr::from_str(&yaml)?)
+    Ok(serde_saphyr::from_str(&measure::tail_sampling(
+        n_policies,
+    )?)?)
 }
 
 pub(crate) fn fold(n_policies: usize) -> Result<Prepared, Box<dyn Error>> {
@@ -215,49 +172,39 @@ pub(crate) fn decide(n_policies: usize) -> Result<Prepared, Box<dyn Error>> {
     }))
 }
 
-/// A sampler and what it is given: the spans of all exports with their summaries, as indexing has them.
+/// A sampler and what it is given, as indexing has it.
 struct Folding {
     sampler: Sampler,
-    spans: Vec<(SpanAt<'static>, SpanSummary<'static>, SpanHandle)>,
+    spans: Vec<Arrived>,
 }
 
 impl Folding {
     fn new(n_policies: usize) -> Result<Self, Box<dyn Error>> {
-        let mut spans = Vec::new();
-        for (body, position) in bodies().into_iter().zip(0..) {
-            // As long as the program runs, so that summaries can stand beside the bytes that they point to.
-            let body: &'static [u8] = body.leak();
-            for at in otlp::export::spans(body, &Limits::default()) {
-                let at = at?;
-                let handle = SpanHandle {
-                    position,
-                    offset: at.offset,
-                };
-                spans.push((at, SpanSummary::read(at.span)?, handle));
-            }
-        }
-        let sampler = Sampler::new(&sampling(n_policies)?)?;
-        Ok(Self { sampler, spans })
+        Ok(Self {
+            sampler: Sampler::new(&sampling(n_policies)?)?,
+            spans: measure::arrived(&Template::new(SHAPE, 1), N_EXPORTS)?,
+        })
     }
 
     fn fold_all(&mut self) -> u64 {
-        let mut resource: Option<(*const u8, ResourceFacts)> = None;
-        for (at, summary, handle) in &self.spans {
-            let facts = match resource {
-                Some((known, facts)) if known == at.resource.as_ptr() => facts,
-                Some(_) | None => {
-                    let Ok(facts) = self.sampler.read_resource(at.resource) else {
-                        return 0;
-                    };
-                    resource = Some((at.resource.as_ptr(), facts));
-                    facts
-                }
+        let mut facts = None;
+        for span in &self.spans {
+            if span.has_new_resource {
+                facts = self.sampler.read_resource(span.at.resource).ok();
+            }
+            let Some(facts) = &facts else { return 0 };
+            let handle = SpanHandle {
+                position: span.export,
+                offset: span.at.offset,
             };
-            let now_unix_nano = T0 + handle.position * EXPORT_INTERVAL_NS;
-            let reports = Reports::Itself;
-            let observed =
-                self.sampler
-                    .observe(&facts, at.span, summary, *handle, reports, now_unix_nano);
+            let observed = self.sampler.observe(
+                facts,
+                span.at.span,
+                &span.summary,
+                handle,
+                Reports::Itself,
+                T0 + span.export * EXPORT_INTERVAL_NS,
+            );
             black_box(observed);
         }
         self.sampler.stats().n_spans

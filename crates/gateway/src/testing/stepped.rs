@@ -179,11 +179,13 @@ impl<D: Disk> Stepped<D> {
         }
     }
 
-    /// Does the sync that was asked for, if one was.
-    pub fn sync(&mut self, now_unix_nano: u64) {
-        if let Some(handle) = self.syncs.pop_front() {
-            self.apply(Input::Synced(handle.sync()), now_unix_nano);
-        }
+    /// Does the sync that was asked for, if one was; says whether.
+    pub fn sync(&mut self, now_unix_nano: u64) -> bool {
+        let Some(handle) = self.syncs.pop_front() else {
+            return false;
+        };
+        self.apply(Input::Synced(handle.sync()), now_unix_nano);
+        true
     }
 
     /// Reads the next release back from the log, if there is one.

@@ -271,7 +271,9 @@ impl Run {
                 self.now += millis * 1_000_000;
                 process.core.tick(self.now);
             }
-            Step::Sync => process.core.sync(self.now),
+            Step::Sync => {
+                process.core.sync(self.now);
+            }
             Step::Take => {
                 if process.take(&mut self.model).is_none() {
                     self.process = None;
