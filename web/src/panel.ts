@@ -75,6 +75,7 @@ export function empty(what: string, remedy: string, ...actions: HTMLElement[]): 
 
 /** What to do about each kind of problem. */
 function remedyOf(problem: Problem): string {
+  if (problem.code === "broken_off") return "Ask for less time or fewer rows, or raise `extensions::query::timeout`; the server's log says more.";
   if (problem.status === 0) return "Is `whyslow serve` still running, and reachable from here? Then try again.";
   if (problem.status === 401) return "Enter a token that the server knows.";
   if (problem.code === "timed_out") return "Ask for less time, or raise `extensions::query::timeout`.";

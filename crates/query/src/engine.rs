@@ -240,6 +240,16 @@ impl Engine {
         Ok(reference::page(&self.tables().await?))
     }
 
+    /// The same with the functions, for programs: what `GET /v1/tables` says.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::reference`].
+    pub(crate) async fn names(&self) -> Result<reference::Reference> {
+        let functions = reference::other_functions(self.shared.sessions.base());
+        Ok(reference::tables(&self.tables().await?, functions))
+    }
+
     /// Waits for a place.
     async fn place(&self, question: &Question, deadline: &mut Pin<Box<Sleep>>) -> Result<Held> {
         let Ok(queued) = Arc::clone(&self.queue).try_acquire_owned() else {

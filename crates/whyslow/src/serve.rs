@@ -19,6 +19,7 @@
 mod doors;
 mod exporters;
 mod instance;
+mod objectives;
 mod ops;
 mod reload;
 

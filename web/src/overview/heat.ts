@@ -7,6 +7,7 @@ import { h, onResize } from "../dom";
 import type { Rows } from "../rows";
 import { colour, onTheme } from "../theme";
 import { clock, seconds, timeTicks } from "../words";
+import { label, type Line } from "./objectives";
 import type { Range, Region, State } from "./state";
 import { bucketMs, FLOOR_S, ROWS_PER_DECADE } from "./statements";
 
@@ -85,13 +86,14 @@ export function chart(
   range: Range,
   cells: Cell[],
   pointRows: Rows | null,
+  lines: Line[],
   handlers: Handlers,
   sync: uPlot.SyncPubSub,
   signal: AbortSignal,
 ): Chart {
   const points = pointRows ? pointsOf(pointRows) : null;
   const values = points ? points.map((point) => point.value) : cells.flatMap((cell) => [cell.low, cell.high]);
-  const seen = [...values, ...(state.sloS ? [state.sloS] : [])];
+  const seen = [...values, ...lines.map(({ s }) => s)];
   const least = seen.reduce((least, value) => Math.min(least, value), Infinity);
   const low = Math.max(FLOOR_S, 10 ** Math.floor(Math.log10(least * 0.95)));
   const high = seen.reduce((most, value) => Math.max(most, value), low * 10) * 1.25;
@@ -106,7 +108,7 @@ export function chart(
     ctx.clip();
     if (points) drawPoints(u, points);
     else drawCells(u, cells, most, bucketMs(range));
-    if (state.sloS) drawSlo(u, state.sloS);
+    drawLines(u, lines);
     if (state.region) drawRegion(u, state.region);
     ctx.restore();
     performance.mark("whyslow-overview-drawn");
@@ -217,19 +219,32 @@ function drawPoints(u: uPlot, points: Point[]): void {
   }
 }
 
-function drawSlo(u: uPlot, sloS: number): void {
+/** Each with its name, beside that of a line close to it. */
+function drawLines(u: uPlot, lines: Line[]): void {
   const { ctx } = u;
-  const y = u.valToPos(sloS, "y", true);
   ctx.strokeStyle = ctx.fillStyle = colour("bad");
-  ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
   ctx.lineWidth = 1.5 * devicePixelRatio;
-  ctx.beginPath();
-  ctx.moveTo(u.bbox.left, y);
-  ctx.lineTo(u.bbox.left + u.bbox.width, y);
-  ctx.stroke();
-  ctx.setLineDash([]);
   ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
-  ctx.fillText(`SLO ${seconds(sloS)}`, u.bbox.left + 6 * devicePixelRatio, y - 5 * devicePixelRatio);
+  const named: { y: number; right: number }[] = [];
+  for (const line of lines) {
+    const y = u.valToPos(line.s, "y", true);
+    ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
+    ctx.beginPath();
+    ctx.moveTo(u.bbox.left, y);
+    ctx.lineTo(u.bbox.left + u.bbox.width, y);
+    ctx.stroke();
+    ctx.setLineDash([]);
+    const near = named.filter((other) => Math.abs(other.y - y) < 16 * devicePixelRatio);
+    const x = near.reduce((right, other) => Math.max(right, other.right), u.bbox.left) + 8 * devicePixelRatio;
+    const text = label(line);
+    // Over cells of any colour, on the chart's own ground.
+    const width = ctx.measureText(text).width;
+    ctx.fillStyle = colour("panel");
+    ctx.fillRect(x - 3 * devicePixelRatio, y - 17 * devicePixelRatio, width + 6 * devicePixelRatio, 15 * devicePixelRatio);
+    ctx.fillStyle = colour("bad");
+    ctx.fillText(text, x, y - 5 * devicePixelRatio);
+    named.push({ y, right: x + width });
+  }
 }
 
 function drawRegion(u: uPlot, region: Region): void {

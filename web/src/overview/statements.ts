@@ -2,6 +2,7 @@
 // or not. Cells are made where the data is, so that a day of a million requests is some thousand rows on the way.
 
 import { quoted } from "../api";
+import type { Line } from "./objectives";
 import { between, conditions, FILTERS, inside, timestamp, type Range, type Region, type State } from "./state";
 
 const FILTER_COLUMNS = FILTERS.map(([column]) => column);
@@ -62,7 +63,6 @@ export function cells(state: State, range: Range): string {
     `  count(*) AS n,\n` +
     `  count(*) FILTER (WHERE decision = 'sampled') AS kept,\n` +
     `  count(*) FILTER (WHERE outcome IN ('error', 'no_output')) AS failed` +
-    (state.sloS ? `,\n  count(*) FILTER (WHERE ${metric} > ${state.sloS}) AS over_slo` : "") +
     `\nFROM requests\nWHERE ${conditions(state, range).join("\n  AND ")}\nGROUP BY 1, 2`
   );
 }
@@ -75,10 +75,16 @@ export function points(state: State, range: Range): string {
   );
 }
 
-export function percentiles(state: State, range: Range): string {
-  const of = (share: number) => `approx_percentile_cont(${share}) WITHIN GROUP (ORDER BY ${state.metric})`;
+/** Percentiles, and for each line how many of its requests there are and take longer. */
+export function percentiles(state: State, range: Range, lines: Line[]): string {
+  const { metric } = state;
+  const of = (share: number) => `approx_percentile_cont(${share}) WITHIN GROUP (ORDER BY ${metric})`;
+  const judged = lines.map(({ s, of }, idx) => {
+    const count = (more: string[]) => (of.length + more.length > 0 ? `count(${metric}) FILTER (WHERE ${[...of, ...more].join(" AND ")})` : `count(${metric})`);
+    return `,\n  ${count([])} AS of_${idx},\n  ${count([`${metric} > ${s}`])} AS over_${idx}`;
+  });
   return (
-    `SELECT ${of(0.5)} AS p50, ${of(0.9)} AS p90, ${of(0.99)} AS p99, count(${state.metric}) AS n\n` +
+    `SELECT ${of(0.5)} AS p50, ${of(0.9)} AS p90, ${of(0.99)} AS p99, count(${metric}) AS n${judged.join("")}\n` +
     `FROM requests\nWHERE ${conditions(state, range).join("\n  AND ")}`
   );
 }
