@@ -110,6 +110,12 @@ impl Engine {
         &self.config
     }
 
+    /// Ends every statement with an error that its answer still says: a process that just went away would leave half an
+    /// answer, which some clients take for a whole one. Later statements fail.
+    pub fn stop(&self) {
+        self.executor.stop();
+    }
+
     /// Answers one statement with at most [`Config::rows_max`] rows.
     ///
     /// # Errors

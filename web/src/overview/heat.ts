@@ -127,7 +127,7 @@ export function chart(
       x: { time: true, min: range.fromMs, max: range.toMs, range: () => [range.fromMs, range.toMs] },
       y: { distr: 3, log: 10, range: () => [low, high] },
     },
-    axes: axes((ticks) => ticks.map((tick) => seconds(tick))),
+    axes: axes((ticks) => ticks.map((tick) => (tick === null ? "" : seconds(tick)))),
     series: [{}, { show: true, paths: () => null, points: { show: false } }],
     hooks: {
       draw: [draw],
@@ -158,8 +158,8 @@ export function chart(
   return { root, plot };
 }
 
-/** Axes of a chart on the overview's time axis. */
-export function axes(values: (ticks: number[]) => string[]): uPlot.Axis[] {
+/** Axes of a chart on the overview's time axis. On a logarithmic one, ticks without room for a label are NULL. */
+export function axes(values: (ticks: (number | null)[]) => string[]): uPlot.Axis[] {
   const common: uPlot.Axis = {
     stroke: () => colour("text-soft"),
     grid: { stroke: () => colour("line"), width: 1 },

@@ -66,7 +66,7 @@ function controls(bar: HTMLElement, state: State, range: Range, signal: AbortSig
     const all = await bounds(signal, value === "all");
     if (all) change({ range: value === "all" ? all : { fromMs: all.toMs - Number(value), toMs: all.toMs }, region: null });
   };
-  const slo = h("input", { type: "number", min: "0", step: "any", placeholder: "as promised", value: state.sloS ?? "", title: "Empty: what `extensions::slo` of the configuration promises. 0: no line." });
+  const slo = h("input", { type: "number", min: "0", step: "any", placeholder: "promised", value: state.sloS ?? "", title: "Empty: what `extensions::slo` of the configuration promises. 0: no line." });
   slo.addEventListener("change", () => change({ sloS: readSlo(slo.value) }));
   const filters = h("span", { class: "filters" });
   addFilters(filters, state, null, change);
