@@ -106,10 +106,10 @@ export function strip(rows: Rows, by: string, told: Strip, range: Range, sync: u
   return root;
 }
 
-/** The next of 1, 2, 4, 5, 8 and 10 times a power of ten. */
+/** The next number with one digit, or two of which the second is 5. */
 function rounded(most: number): number {
   const power = 10 ** Math.floor(Math.log10(most));
-  return ([1, 2, 4, 5, 8].find((step) => step * power >= most) ?? 10) * power;
+  return ([1, 1.5, 2, 2.5, 3, 4, 5, 6, 8].find((step) => step * power >= most) ?? 10) * power;
 }
 
 function legend(names: string[]): HTMLElement {
