@@ -225,6 +225,8 @@ function drawLines(u: uPlot, lines: Line[]): void {
   ctx.strokeStyle = ctx.fillStyle = colour("bad");
   ctx.lineWidth = 1.5 * devicePixelRatio;
   ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+  // The axes leave theirs.
+  [ctx.textAlign, ctx.textBaseline] = ["left", "alphabetic"];
   const named: { y: number; right: number }[] = [];
   for (const line of lines) {
     const y = u.valToPos(line.s, "y", true);
