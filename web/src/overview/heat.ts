@@ -14,7 +14,7 @@ import { bucketMs, FLOOR_S, ROWS_PER_DECADE } from "./statements";
 const HEIGHT = 340;
 
 /** Room for the last time on the axis; strips have the same, so that their times are below those of the chart. */
-export const PADDING: uPlot.Padding = [10, 32, 0, 0];
+export const PADDING: uPlot.Padding = [10, 38, 0, 0];
 
 /** Pixels around a point within which a click means it. */
 const REACH = 9;
@@ -222,24 +222,26 @@ function drawPoints(u: uPlot, points: Point[]): void {
 /** Each with its name, beside that of a line close to it. */
 function drawLines(u: uPlot, lines: Line[]): void {
   const { ctx } = u;
-  ctx.strokeStyle = ctx.fillStyle = colour("bad");
-  ctx.lineWidth = 1.5 * devicePixelRatio;
   ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
   // The axes leave theirs.
   [ctx.textAlign, ctx.textBaseline] = ["left", "alphabetic"];
   const named: { y: number; right: number }[] = [];
   for (const line of lines) {
     const y = u.valToPos(line.s, "y", true);
-    ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
     ctx.beginPath();
     ctx.moveTo(u.bbox.left, y);
     ctx.lineTo(u.bbox.left + u.bbox.width, y);
-    ctx.stroke();
+    // On a ground of its own, as cells may have any colour.
+    for (const [hue, width] of [["panel", 4], ["bad", 1.5]] as const) {
+      ctx.setLineDash(hue === "bad" ? [6 * devicePixelRatio, 4 * devicePixelRatio] : []);
+      ctx.strokeStyle = colour(hue);
+      ctx.lineWidth = width * devicePixelRatio;
+      ctx.stroke();
+    }
     ctx.setLineDash([]);
     const near = named.filter((other) => Math.abs(other.y - y) < 16 * devicePixelRatio);
     const x = near.reduce((right, other) => Math.max(right, other.right), u.bbox.left) + 8 * devicePixelRatio;
     const text = label(line);
-    // Over cells of any colour, on the chart's own ground.
     const width = ctx.measureText(text).width;
     ctx.fillStyle = colour("panel");
     ctx.fillRect(x - 3 * devicePixelRatio, y - 17 * devicePixelRatio, width + 6 * devicePixelRatio, 15 * devicePixelRatio);
