@@ -36,7 +36,7 @@ export async function tab(browser, origin, { theme = "light", expected = [], wid
 
 /** Waits until every panel has its answer. */
 export async function settled(page) {
-  await page.waitForFunction(() => document.querySelector("main .panel, main .state, .gate form") && !document.querySelector(".loading"), null, { timeout: 60_000 });
+  await page.waitForFunction(() => document.querySelector("main .panel, main .state, .gate form") && !document.querySelector(".loading"), null, { timeout: 240_000 });
   // The next frame draws what came.
   await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
 }

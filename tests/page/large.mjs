@@ -37,24 +37,17 @@ export async function sendDay(server, say, n = REQUESTS) {
 
 async function entered(browser, server, secret) {
   const opened = await tab(browser, server.origin, { expected: ["401"] });
-  await opened.page.addInitScript((secret) => sessionStorage.setItem("whyslow-token", secret), secret);
+  // An empty page has no storage.
+  await opened.page.addInitScript((secret) => location.protocol === "http:" && sessionStorage.setItem("whyslow-token", secret), secret);
   return opened;
 }
 
 export async function largeTraceView(browser, server, secret, traceId, say) {
   const { page, faults, context } = await entered(browser, server, secret);
-  await page.goto(`${server.origin}/#/trace`);
-  await settled(page);
-  const opens = [];
-  for (let round = 0; round < 5; round++) {
-    await page.evaluate(() => (location.hash = "#/trace"));
-    await settled(page);
-    opens.push(await worked(page, "whyslow-trace-drawn", `#/trace/${traceId}`));
-  }
-  say(`trace of ${SPANS} spans, click to drawn rows: ${list(opens)}`);
-  await settled(page);
+  const opens = await opened(page, "whyslow-trace-drawn", `${server.origin}/#/trace/${traceId}`);
+  say(`trace of ${SPANS} spans, navigation to painted rows: ${list(opens)}`);
   const shown = await page.locator(".span-label:visible").count();
-  assert.ok(shown < 40, `${shown} rows exist of ${SPANS}`);
+  assert.ok(shown > 10 && shown < 40, `${shown} rows exist of ${SPANS}`);
   const { frames, slow, longest } = await scrolled(page);
   say(`scrolling: ${frames} frames, median ${longest.median.toFixed(1)} ms, 99th percentile ${longest.p99.toFixed(1)} ms, ${slow} above 25 ms; drawing one takes ${longest.work.toFixed(2)} ms`);
   judge(median(opens.map(({ whole }) => whole)) < 1000, "opens in a second");
@@ -63,40 +56,50 @@ export async function largeTraceView(browser, server, secret, traceId, say) {
   await context.close();
 }
 
-/** The same with what the page's thread worked for it: other work on the machine makes only the wait longer. */
-async function worked(page, mark, hash) {
+/** Opens the address five times in a new document; what each took. The first has no file of the page in its cache. */
+async function opened(page, mark, address) {
+  const times = [];
+  for (let round = 0; round < 5; round++) {
+    await page.goto("about:blank");
+    times.push(await worked(page, mark, address));
+    // What the view asks for afterwards must not run into the next round.
+    await settled(page);
+  }
+  return times;
+}
+
+/** With what the page's thread worked for it: other work on the machine makes only the wait longer. */
+async function worked(page, mark, address) {
   const client = await page.context().newCDPSession(page);
   await client.send("Performance.enable", { timeDomain: "threadTicks" });
   const ticks = async () => (await client.send("Performance.getMetrics")).metrics.find(({ name }) => name === "ThreadTime").value;
-  const before = await ticks();
-  const time = await timed(page, mark, hash);
-  const cpu = ((await ticks()) - before) * 1000;
+  await page.goto(address, { waitUntil: "commit" });
+  const time = await timed(page, mark);
+  const cpu = (await ticks()) * 1000;
   await client.detach();
   return { ...time, cpu };
 }
 
 /**
- * Milliseconds from a new address to the mark that the view sets when it has drawn, and the frame that shows it; and how
- * many of them come after the last answer of the server, which is the page's own part.
+ * Milliseconds from the start of the navigation to the frame after the one in which the view has set its mark, so that what
+ * it drew is painted; of them, those until the page's scripts asked for data, and those in which an answer was waited for.
+ * What is left is the page's own work on the answers.
  */
-async function timed(page, mark, hash) {
+async function timed(page, mark) {
   return page.evaluate(
-    ({ mark, hash }) =>
+    (mark) =>
       new Promise((resolve) => {
-        performance.clearMarks(mark);
-        performance.clearResourceTimings();
-        const begun = performance.now();
         const done = () => {
           const marked = performance.getEntriesByName(mark)[0].startTime;
-          const answered = performance.getEntriesByType("resource").map(({ responseEnd }) => responseEnd).filter((end) => end > 0 && end <= marked);
-          const now = performance.now();
-          resolve({ whole: now - begun, own: now - Math.max(begun, ...answered) });
+          const asked = performance.getEntriesByType("resource").filter(({ name, responseEnd }) => name.includes("/v1/") && responseEnd > 0 && responseEnd <= marked);
+          const [from, to] = [Math.min(...asked.map(({ startTime }) => startTime)), Math.max(...asked.map(({ responseEnd }) => responseEnd))];
+          const whole = performance.now();
+          resolve({ whole, scripts: from, server: to - from, own: whole - to });
         };
-        const look = () => (performance.getEntriesByName(mark).length > 0 ? requestAnimationFrame(done) : requestAnimationFrame(look));
-        location.hash = hash;
+        const look = () => (performance.getEntriesByName(mark).length > 0 ? requestAnimationFrame(() => requestAnimationFrame(done)) : requestAnimationFrame(look));
         look();
       }),
-    { mark, hash },
+    mark,
   );
 }
 
@@ -143,18 +146,10 @@ export async function dayView(browser, server, secret, say) {
   const { page, faults, context } = await entered(browser, server, secret);
   const bounds = await server.sql("SELECT min(start_time), max(start_time), count(*) FROM requests WHERE position = 'engine'");
   const [from, to] = [Date.parse(bounds[0][0]), Date.parse(bounds[0][1]) + 1];
-  await page.goto(`${server.origin}/#/trace`);
-  await settled(page);
-  const draws = [];
-  for (let round = 0; round < 5; round++) {
-    await page.evaluate(() => (location.hash = "#/trace"));
-    await settled(page);
-    draws.push(await worked(page, "whyslow-overview-drawn", `#/overview?from=${from}&to=${to}`));
-    await settled(page);
-  }
+  const draws = await opened(page, "whyslow-overview-drawn", `${server.origin}/#/overview?from=${from}&to=${to}`);
   const told = await page.locator(".panel .aside").first().textContent();
   say(`day: ${told}`);
-  say(`day of ${bounds[0][2]} requests, address to drawn heat map: ${list(draws)}`);
+  say(`day of ${bounds[0][2]} requests, navigation to painted heat map: ${list(draws)}`);
   judge(median(draws.map(({ whole }) => whole)) < 1000, "draws in a second");
   assert.deepEqual(faults, []);
   return { page, context };
@@ -166,7 +161,10 @@ function judge(is, what) {
 
 function list(times) {
   const said = (of) => times.map((time) => of(time).toFixed(0)).join(", ");
-  return `${said(({ whole }) => whole)} ms; after the server's last answer ${said(({ own }) => own)} ms; work of the page's thread ${said(({ cpu }) => cpu)} ms`;
+  return (
+    `${said(({ whole }) => whole)} ms; of them until data is asked for ${said(({ scripts }) => scripts)} ms, the server's answers ` +
+    `${said(({ server }) => server)} ms, drawing ${said(({ own }) => own)} ms; work of the page's thread ${said(({ cpu }) => cpu)} ms`
+  );
 }
 
 function median(values) {

@@ -40,7 +40,9 @@ export async function eventually(what, patienceS, look) {
 
 /** `whyslow demo --stay`: captured traffic with a burst and an injected slowdown of a GPU. */
 export async function demo() {
-  const { found, stop } = await start(["demo", "--stay"], (output) => /whyslow sql --server (http:\S+)[\s\S]*Running until/.exec(output)?.[1], 240);
+  const { found, stop } = await start(["demo", "--stay"], (output) => /whyslow sql --server (http:\S+)[\s\S]*Running until/.exec(output)?.[1], 600);
+  // Calls that no engine request has answered become rows some time after the others.
+  await eventually("the rows of all calls", 240, async () => /^lake_calls_waiting 0$/m.test(await (await fetch(`${found}/metrics`)).text()));
   return { origin: found, stop };
 }
 

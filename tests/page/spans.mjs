@@ -107,17 +107,23 @@ export function largeTrace(n, startMs) {
   return { traceId: traceId.toString("hex"), bodies };
 }
 
-/** `n` engine requests over the day before `endMs`, some of them slow, in export requests of `each`. */
+/**
+ * `n` engine requests over the day before `endMs`, more of them by day than by night, in export requests of `each`. Most take
+ * some seconds; for an hour in the afternoon many wait in the queue.
+ */
 export function* day(n, endMs, each = 10_000) {
   const day = 86_400_000;
   for (let from = 0; from < n; from += each) {
     const random = randomBytes(24 * each);
     const spans = [];
     for (let idx = 0; idx < Math.min(each, n - from); idx++) {
-      const noise = random.readUInt16LE(24 * idx) / 65536;
-      const startMs = endMs - day + ((from + idx) / n) * day;
-      const isSlow = noise > 0.98;
-      const [queue, prefill, decode] = [isSlow ? 4 * noise : 0.02 * noise, 0.05 + 0.2 * noise * noise, 0.3 + 2 * noise];
+      const [noise, other] = [random.readUInt16LE(24 * idx) / 65536, random.readUInt16LE(24 * idx + 2) / 65536];
+      const share = (from + idx) / n;
+      const startMs = endMs - day + (share - 0.08 * Math.sin(2 * Math.PI * share)) * day;
+      const isSlow = (share > 0.6 && share < 0.65 && other > 0.5) || other > 0.99;
+      // The sum of two even numbers is more often near its middle.
+      const decode = 0.3 * 10 ** (noise + other / 2);
+      const [queue, prefill] = [isSlow ? 2 + 9 * noise : 0.02 * noise, 0.05 + 0.2 * noise * noise];
       const start = BigInt(Math.round(startMs * 1000)) * 1000n;
       spans.push(span({
         traceId: random.subarray(24 * idx, 24 * idx + 16),

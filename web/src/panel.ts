@@ -73,14 +73,19 @@ export function empty(what: string, remedy: string, ...actions: HTMLElement[]): 
   return h("div", { class: "state empty" }, h("p", {}, h("strong", {}, what)), h("p", {}, remedy), ...actions);
 }
 
+/** Codes of what is wrong with a statement itself. */
+const BY_THE_STATEMENT = new Set(["syntax", "unknown_table", "unknown_column", "unanswerable", "not_read_only", "several_statements", "no_statement"]);
+
 /** What to do about each kind of problem. */
 function remedyOf(problem: Problem): string {
+  if (problem.code === "broken_off") return "Ask for less time or fewer rows, or raise `extensions::query::timeout`; the server's log says more.";
   if (problem.status === 0) return "Is `whyslow serve` still running, and reachable from here? Then try again.";
   if (problem.status === 401) return "Enter a token that the server knows.";
   if (problem.code === "timed_out") return "Ask for less time, or raise `extensions::query::timeout`.";
   if (problem.code === "out_of_memory") return "Ask for less time, or raise `extensions::query::memory_mib`.";
   if (problem.status === 503 || problem.status === 429) return "Many statements run at the moment. Try again in a second.";
   if (problem.status === 404) return "This server does not have it; a newer one may.";
+  if (BY_THE_STATEMENT.has(problem.code)) return "Change the statement: the editor completes the names that there are.";
   if (problem.status >= 500) return "The server's log says more.";
   return "";
 }

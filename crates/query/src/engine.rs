@@ -110,6 +110,12 @@ impl Engine {
         &self.config
     }
 
+    /// Ends every statement with an error that its answer still says: a process that just went away would leave half an
+    /// answer, which some clients take for a whole one. Later statements fail.
+    pub fn stop(&self) {
+        self.executor.stop();
+    }
+
     /// Answers one statement with at most [`Config::rows_max`] rows.
     ///
     /// # Errors
@@ -238,6 +244,16 @@ impl Engine {
     /// A view that cannot be planned, or no time.
     pub async fn reference(&self) -> Result<String> {
         Ok(reference::page(&self.tables().await?))
+    }
+
+    /// The same with the functions, for programs: what `GET /v1/tables` says.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::reference`].
+    pub(crate) async fn names(&self) -> Result<reference::Reference> {
+        let functions = reference::other_functions(self.shared.sessions.base());
+        Ok(reference::tables(&self.tables().await?, functions))
     }
 
     /// Waits for a place.

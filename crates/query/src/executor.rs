@@ -1,5 +1,7 @@
 //! The threads that plan and execute statements.
 
+use std::sync::{Mutex, PoisonError};
+
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::error::{Error, Result};
@@ -14,8 +16,8 @@ const BLOCKING_THREADS_MAX: usize = 64;
 /// A runtime apart from the server's.
 #[derive(Debug)]
 pub(crate) struct Executor {
-    /// `None` only while dropping.
-    runtime: Option<Runtime>,
+    /// `None` once stopped.
+    runtime: Mutex<Option<Runtime>>,
     handle: Handle,
 }
 
@@ -31,8 +33,17 @@ impl Executor {
             .map_err(|source| Error::Threads { source })?;
         Ok(Self {
             handle: runtime.handle().clone(),
-            runtime: Some(runtime),
+            runtime: Mutex::new(Some(runtime)),
         })
+    }
+
+    /// Ends what runs, without waiting for it; nothing runs here any more.
+    pub(crate) fn stop(&self) {
+        let mut runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        // A plain drop waits for running statements, which is forbidden on an async thread.
+        if let Some(runtime) = runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 
     /// Runs a future on a thread of its own kind, where it may compute for seconds without an await.
@@ -51,9 +62,6 @@ impl Executor {
 
 impl Drop for Executor {
     fn drop(&mut self) {
-        // A plain drop waits for running statements, which is forbidden on an async thread.
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
+        self.stop();
     }
 }

@@ -41,7 +41,6 @@ use crate::engine::Engine;
 use crate::format::Format;
 use crate::metrics::Entrance;
 use crate::question::Question;
-use crate::reference;
 
 mod body;
 mod explain;
@@ -86,8 +85,11 @@ async fn describe() -> Response {
     ([(CONTENT_TYPE, "application/json")], OPENAPI).into_response()
 }
 
-async fn list_tables() -> Response {
-    axum::Json(reference::tables()).into_response()
+async fn list_tables(State(engine): State<Arc<Engine>>) -> Response {
+    match engine.names().await {
+        Ok(names) => axum::Json(names).into_response(),
+        Err(error) => Refusal::from(error).into_response(),
+    }
 }
 
 /// Answers a statement.

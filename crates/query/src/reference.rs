@@ -1,14 +1,20 @@
 //! What can be asked: every table, view and function, for `GET /v1/tables` and for `storage/README.md`.
 //!
-//! Tables and functions are told by the definitions that make them, views by the heads of their files.
+//! Tables and functions are told by the definitions that make them, views by the heads of their files and, for types, by
+//! their plans.
 
 mod page;
 
+use std::collections::BTreeSet;
+
+use arrow::datatypes::DataType;
+use datafusion::execution::session_state::SessionState;
 use serde::Serialize;
 
+use crate::engine::Listed;
 use crate::format::type_name;
 use crate::functions::{FAMILIES, Function};
-use crate::views::VIEWS;
+use crate::views::{VIEWS, View};
 
 pub(crate) use page::page;
 
@@ -18,6 +24,7 @@ pub(crate) struct Reference {
     tables: Vec<Table>,
     views: Vec<Table>,
     functions: Vec<Told>,
+    other_functions: Vec<Named>,
 }
 
 #[derive(Debug, Serialize)]
@@ -57,8 +64,40 @@ struct Told {
     gives: &'static str,
 }
 
-/// Everything that a statement can name, from the same definitions that make the tables.
-pub(crate) fn tables() -> Reference {
+/// A function of DataFusion, by the name or another name that it has there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct Named {
+    name: String,
+    /// As of [`Told`]; `window`: a value per row of a window, `table`: rows after `FROM`.
+    kind: &'static str,
+}
+
+/// The functions of a session that are not ours, in the order of their names.
+pub(crate) fn other_functions(state: &SessionState) -> Vec<Named> {
+    let ours: BTreeSet<&str> = FAMILIES
+        .iter()
+        .flat_map(|(_, functions)| functions.iter().map(|function| function.name))
+        .collect();
+    let kinds: [(&'static str, Vec<&String>); 5] = [
+        ("scalar", state.scalar_functions().keys().collect()),
+        ("scalar", state.higher_order_functions().keys().collect()),
+        ("aggregate", state.aggregate_functions().keys().collect()),
+        ("window", state.window_functions().keys().collect()),
+        ("table", state.table_functions().keys().collect()),
+    ];
+    let named = kinds.into_iter().flat_map(|(kind, names)| {
+        names.into_iter().map(move |name| Named {
+            name: name.clone(),
+            kind,
+        })
+    });
+    let named = named.filter(|named| !ours.contains(named.name.as_str()));
+    named.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Everything that a statement can name, from the same definitions that make the tables. `listed` has the types of the
+/// columns of views.
+pub(crate) fn tables(listed: &[Listed], other_functions: Vec<Named>) -> Reference {
     let tables = tables::all().into_iter().map(|spec| Table {
         name: spec.name.to_owned(),
         doc: spec.doc.to_owned(),
@@ -69,23 +108,33 @@ pub(crate) fn tables() -> Reference {
         name: view.name.to_owned(),
         doc: view.question(),
         example: Some(view.example()),
-        columns: view
-            .columns()
-            .into_iter()
-            .map(|column| Column {
-                name: column.name.to_owned(),
-                r#type: None,
-                nullable: None,
-                unit: column.unit.map(str::to_owned),
-                doc: column.doc.to_owned(),
-            })
-            .collect(),
+        columns: view_columns(view, listed),
     });
     Reference {
         tables: tables.collect(),
         views: views.collect(),
         functions: functions(),
+        other_functions,
     }
+}
+
+fn view_columns(view: &View, listed: &[Listed]) -> Vec<Column> {
+    let columns = view.columns().into_iter().map(|column| Column {
+        name: column.name.to_owned(),
+        r#type: planned_type(listed, view.name, column.name).map(type_name),
+        // A plan does not know which of its columns are always there.
+        nullable: None,
+        unit: column.unit.map(str::to_owned),
+        doc: column.doc.to_owned(),
+    });
+    columns.collect()
+}
+
+/// The type of a view's column, as planning has found it.
+fn planned_type<'a>(listed: &'a [Listed], view: &str, column: &str) -> Option<&'a DataType> {
+    let planned = listed.iter().find(|listed| listed.name == view)?;
+    let field = planned.schema.field_with_name(column).ok()?;
+    Some(field.data_type())
 }
 
 fn functions() -> Vec<Told> {

@@ -21,7 +21,8 @@ use loadgen::client::{Client, Endpoint, Protocol};
 use otlp::TraceId;
 use otlp::export::Signal;
 
-use crate::config::{self, Config, LakeExporter};
+use crate::config::slo::{Measure, Objective, Position, Promise};
+use crate::config::{self, Config, LakeExporter, Slo};
 use crate::serve::Service;
 use crate::show::progress::Progress;
 use crate::show::table::{CELL_CHARS_MAX, Table};
@@ -172,6 +173,7 @@ fn configure(folder: &Path) -> anyhow::Result<Config> {
     config.sampler.decision_wait = Duration::from_secs(2);
     config.sampler.trigger = None;
     config.correlate.max_lateness = Duration::from_secs(2);
+    config.slo = Some(promises());
     let free = "127.0.0.1:0";
     if let Some(grpc) = &mut config.gateway.otlp.protocols.grpc {
         grpc.endpoint = free.to_owned();
@@ -183,6 +185,34 @@ fn configure(folder: &Path) -> anyhow::Result<Config> {
         query.flight_sql.endpoint = free.parse()?;
     }
     Ok(config)
+}
+
+/// Promises that the burst breaks, for the web page to draw and `/metrics` to count.
+fn promises() -> Slo {
+    let promise = |measure, threshold: Option<Duration>, target| Promise {
+        measure,
+        threshold,
+        target,
+    };
+    let objective = Objective {
+        name: "all".to_owned(),
+        model: None,
+        input_band: Vec::new(),
+        output_band: Vec::new(),
+        promises: vec![
+            promise(
+                Measure::Ttft(Position::Engine),
+                Some(Duration::from_secs(1)),
+                0.95,
+            ),
+            promise(Measure::E2e, Some(Duration::from_secs(5)), 0.95),
+            promise(Measure::Errors, None, 0.999),
+        ],
+    };
+    Slo {
+        objectives: vec![objective],
+        ..Slo::default()
+    }
 }
 
 fn capture_folder(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {

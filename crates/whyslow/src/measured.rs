@@ -145,6 +145,11 @@ impl Measured {
         self.created_unix_nano
     }
 
+    /// The promises that requests are judged by.
+    pub(crate) fn slo(&self) -> &Slo {
+        &self.slo
+    }
+
     /// Counts a request.
     pub(crate) fn count(&self, request: &Request) {
         if request.wrapper {

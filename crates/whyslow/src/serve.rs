@@ -19,6 +19,7 @@
 mod doors;
 mod exporters;
 mod instance;
+mod objectives;
 mod ops;
 mod reload;
 
@@ -43,6 +44,9 @@ const REFRESH: Duration = Duration::from_secs(5);
 
 /// How long open queries may take to finish at shutdown.
 const QUERY_GRACE: Duration = Duration::from_secs(5);
+
+/// Time for statements to end by themselves, within that: answers that are cut then can still say so.
+const STATEMENT_GRACE: Duration = Duration::from_secs(4);
 
 /// Receive OTLP, decide which traces to keep, store them, answer SQL.
 #[derive(Debug, clap::Args)]
@@ -241,6 +245,7 @@ impl Service {
     /// handed on.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         let stopped = self.gateway.shutdown().await;
+        let mut ending = None;
         if let Some(tables) = self.tables {
             tables
                 .store
@@ -249,9 +254,16 @@ impl Service {
             tables.refresher.abort();
             // What it is in the middle of is safe to cut.
             tables.maintainer.abort();
+            ending = Some(tokio::spawn(async move {
+                tokio::time::sleep(STATEMENT_GRACE).await;
+                tables.engine.stop();
+            }));
         }
         for server in self.servers {
             server.stop(QUERY_GRACE).await;
+        }
+        if let Some(ending) = ending {
+            ending.abort();
         }
         stopped.context("stop the gateway")
     }

@@ -7,13 +7,14 @@ import { h, onResize } from "../dom";
 import type { Rows } from "../rows";
 import { colour, onTheme } from "../theme";
 import { clock, seconds, timeTicks } from "../words";
+import { label, type Line } from "./objectives";
 import type { Range, Region, State } from "./state";
 import { bucketMs, FLOOR_S, ROWS_PER_DECADE } from "./statements";
 
 const HEIGHT = 340;
 
 /** Room for the last time on the axis; strips have the same, so that their times are below those of the chart. */
-export const PADDING: uPlot.Padding = [10, 32, 0, 0];
+export const PADDING: uPlot.Padding = [10, 38, 0, 0];
 
 /** Pixels around a point within which a click means it. */
 const REACH = 9;
@@ -85,13 +86,14 @@ export function chart(
   range: Range,
   cells: Cell[],
   pointRows: Rows | null,
+  lines: Line[],
   handlers: Handlers,
   sync: uPlot.SyncPubSub,
   signal: AbortSignal,
 ): Chart {
   const points = pointRows ? pointsOf(pointRows) : null;
   const values = points ? points.map((point) => point.value) : cells.flatMap((cell) => [cell.low, cell.high]);
-  const seen = [...values, ...(state.sloS ? [state.sloS] : [])];
+  const seen = [...values, ...lines.map(({ s }) => s)];
   const least = seen.reduce((least, value) => Math.min(least, value), Infinity);
   const low = Math.max(FLOOR_S, 10 ** Math.floor(Math.log10(least * 0.95)));
   const high = seen.reduce((most, value) => Math.max(most, value), low * 10) * 1.25;
@@ -106,7 +108,7 @@ export function chart(
     ctx.clip();
     if (points) drawPoints(u, points);
     else drawCells(u, cells, most, bucketMs(range));
-    if (state.sloS) drawSlo(u, state.sloS);
+    drawLines(u, lines);
     if (state.region) drawRegion(u, state.region);
     ctx.restore();
     performance.mark("whyslow-overview-drawn");
@@ -125,7 +127,7 @@ export function chart(
       x: { time: true, min: range.fromMs, max: range.toMs, range: () => [range.fromMs, range.toMs] },
       y: { distr: 3, log: 10, range: () => [low, high] },
     },
-    axes: axes((ticks) => ticks.map((tick) => seconds(tick))),
+    axes: axes((ticks) => ticks.map((tick) => (tick === null ? "" : seconds(tick)))),
     series: [{}, { show: true, paths: () => null, points: { show: false } }],
     hooks: {
       draw: [draw],
@@ -156,8 +158,8 @@ export function chart(
   return { root, plot };
 }
 
-/** Axes of a chart on the overview's time axis. */
-export function axes(values: (ticks: number[]) => string[]): uPlot.Axis[] {
+/** Axes of a chart on the overview's time axis. On a logarithmic one, ticks without room for a label are NULL. */
+export function axes(values: (ticks: (number | null)[]) => string[]): uPlot.Axis[] {
   const common: uPlot.Axis = {
     stroke: () => colour("text-soft"),
     grid: { stroke: () => colour("line"), width: 1 },
@@ -217,19 +219,36 @@ function drawPoints(u: uPlot, points: Point[]): void {
   }
 }
 
-function drawSlo(u: uPlot, sloS: number): void {
+/** Each with its name, beside that of a line close to it. */
+function drawLines(u: uPlot, lines: Line[]): void {
   const { ctx } = u;
-  const y = u.valToPos(sloS, "y", true);
-  ctx.strokeStyle = ctx.fillStyle = colour("bad");
-  ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
-  ctx.lineWidth = 1.5 * devicePixelRatio;
-  ctx.beginPath();
-  ctx.moveTo(u.bbox.left, y);
-  ctx.lineTo(u.bbox.left + u.bbox.width, y);
-  ctx.stroke();
-  ctx.setLineDash([]);
   ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
-  ctx.fillText(`SLO ${seconds(sloS)}`, u.bbox.left + 6 * devicePixelRatio, y - 5 * devicePixelRatio);
+  // The axes leave theirs.
+  [ctx.textAlign, ctx.textBaseline] = ["left", "alphabetic"];
+  const named: { y: number; right: number }[] = [];
+  for (const line of lines) {
+    const y = u.valToPos(line.s, "y", true);
+    ctx.beginPath();
+    ctx.moveTo(u.bbox.left, y);
+    ctx.lineTo(u.bbox.left + u.bbox.width, y);
+    // On a ground of its own, as cells may have any colour.
+    for (const [hue, width] of [["panel", 4], ["bad", 1.5]] as const) {
+      ctx.setLineDash(hue === "bad" ? [6 * devicePixelRatio, 4 * devicePixelRatio] : []);
+      ctx.strokeStyle = colour(hue);
+      ctx.lineWidth = width * devicePixelRatio;
+      ctx.stroke();
+    }
+    ctx.setLineDash([]);
+    const near = named.filter((other) => Math.abs(other.y - y) < 16 * devicePixelRatio);
+    const x = near.reduce((right, other) => Math.max(right, other.right), u.bbox.left) + 8 * devicePixelRatio;
+    const text = label(line);
+    const width = ctx.measureText(text).width;
+    ctx.fillStyle = colour("panel");
+    ctx.fillRect(x - 3 * devicePixelRatio, y - 17 * devicePixelRatio, width + 6 * devicePixelRatio, 15 * devicePixelRatio);
+    ctx.fillStyle = colour("bad");
+    ctx.fillText(text, x, y - 5 * devicePixelRatio);
+    named.push({ y, right: x + width });
+  }
 }
 
 function drawRegion(u: uPlot, region: Region): void {

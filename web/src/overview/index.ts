@@ -11,8 +11,9 @@ import { count, counted, moment, percent, readMoment, seconds } from "../words";
 import * as apart from "./apart";
 import { cellsOf, chart } from "./heat";
 import * as list from "./list";
+import { linesOf, objectives, type Line } from "./objectives";
 import * as sql from "./statements";
-import { addressOf, FILTERS, METRICS, read, type Range, type Region, type State } from "./state";
+import { addressOf, FILTERS, METRICS, read, readSlo, type Range, type Region, type State } from "./state";
 import { ENGINE_STRIPS, GPU_STRIPS, strip } from "./strips";
 
 const HOUR = 3_600_000;
@@ -65,8 +66,8 @@ function controls(bar: HTMLElement, state: State, range: Range, signal: AbortSig
     const all = await bounds(signal, value === "all");
     if (all) change({ range: value === "all" ? all : { fromMs: all.toMs - Number(value), toMs: all.toMs }, region: null });
   };
-  const slo = h("input", { type: "number", min: "0", step: "any", placeholder: "none", value: state.sloS ?? "" });
-  slo.addEventListener("change", () => change({ sloS: Number(slo.value) > 0 ? Number(slo.value) : null }));
+  const slo = h("input", { type: "number", min: "0", step: "any", placeholder: "promised", value: state.sloS ?? "", title: "Empty: what `extensions::slo` of the configuration promises. 0: no line." });
+  slo.addEventListener("change", () => change({ sloS: readSlo(slo.value) }));
   const filters = h("span", { class: "filters" });
   addFilters(filters, state, null, change);
   fill(
@@ -136,36 +137,51 @@ async function drawSlowest(into: Panel, label: string, state: State, range: Rang
 }
 
 async function drawRequests(into: Panel, state: State, range: Range, sync: uPlot.SyncPubSub, select: (region: Region) => void, signal: AbortSignal): Promise<void> {
-  const statements = [
-    { about: "Cells by time and logarithm", sql: sql.cells(state, range) },
-    { about: "Percentiles", sql: sql.percentiles(state, range) },
-    { about: `Points, up to ${sql.POINTS_MAX} requests`, sql: sql.points(state, range) },
-  ];
-  into.behind(...statements);
+  const behind = (lines: Line[]) =>
+    into.behind(
+      { about: "Cells by time and logarithm", sql: sql.cells(state, range) },
+      { about: "Percentiles, and how many took longer than promised", sql: sql.percentiles(state, range, lines) },
+      { about: `Points, up to ${sql.POINTS_MAX} requests`, sql: sql.points(state, range) },
+    );
+  behind([]);
   const work = async () => {
+    // One after the other where the second waits for the first; what is promised is known long before the cells are.
+    const promised = objectives();
     const cells = await rows(sql.cells(state, range), signal);
     const n = total(cells, "n");
     const points = n > 0 && n <= sql.POINTS_MAX ? await rows(sql.points(state, range), signal) : null;
-    return { cells, points, n };
+    return { cells, points, n, lines: linesOf(state, await promised) };
   };
-  await show(into, "the requests", signal, work, ({ cells, points, n }) => {
+  await show(into, "the requests", signal, work, ({ cells, points, n, lines }) => {
     if (n === 0) {
       into.body.appendChild(empty("No request started in this time with these filters.", "Choose another time or fewer filters.", h("a", { href: address("overview") }, "Show the newest hour")));
       return;
     }
     const absent = n - total(cells, "n", (row) => cells.number("level", row) !== null);
-    const facts = said(state, cells, n, absent);
+    const facts = said(cells, n, absent);
     into.aside(facts.join(", "));
-    rows(sql.percentiles(state, range), signal)
-      .then((found) => into.aside([...facts, ...["p50", "p90", "p99"].map((name) => `${name} ${seconds(found.number(name, 0))}`)].join(", ")))
-      // The chart stands without them.
-      .catch(() => undefined);
     const handlers = { select, open: (id: string, span: string) => go(address("trace", id, { request: span })) };
-    const drawn = chart(state, range, cellsOf(cells), points, handlers, sync, signal);
+    const drawn = chart(state, range, cellsOf(cells), points, lines, handlers, sync, signal);
     drawn.root.setAttribute("role", "group");
     drawn.root.setAttribute("aria-label", `Chart of ${facts.join(", ")}. The fields below it select a region without a mouse, the list at the end opens traces.`);
-    append(into.body, [drawn.root, key(points !== null)]);
+    const judged = h("p", { class: "note judged" });
+    append(into.body, [drawn.root, judged, key(points !== null)]);
+    behind(lines);
+    rows(sql.percentiles(state, range, lines), signal)
+      .then((found) => {
+        into.aside([...facts, ...["p50", "p90", "p99"].map((name) => `${name} ${seconds(found.number(name, 0))}`)].join(", "));
+        judged.textContent = lines.map((line, idx) => kept(line, found.number(`of_${idx}`, 0) ?? 0, found.number(`over_${idx}`, 0) ?? 0)).join(" ");
+      })
+      // The chart stands without them.
+      .catch(() => undefined);
   });
+}
+
+/** How a promise was kept in what is shown. */
+function kept({ name, s, target }: Line, of: number, over: number): string {
+  if (of === 0) return `${name}: none of these requests is promised ${seconds(s)}.`;
+  const said = `${name}: ${percent(over / of)} of ${counted(of, "request")} took longer than ${seconds(s)}`;
+  return target === null ? `${said}.` : `${said}; ${percent(1 - target)} may.`;
 }
 
 function total(rows: Rows, column: string, of: (row: number) => boolean = () => true): number {
@@ -174,9 +190,8 @@ function total(rows: Rows, column: string, of: (row: number) => boolean = () => 
   return sum;
 }
 
-function said(state: State, cells: Rows, n: number, absent: number): string[] {
+function said(cells: Rows, n: number, absent: number): string[] {
   const parts = [counted(n, "request"), `${count(total(cells, "kept"))} kept`, `${count(total(cells, "failed"))} failed`];
-  if (state.sloS) parts.push(`${percent(total(cells, "over_slo") / Math.max(n - absent, 1))} above the SLO line`);
   if (absent > 0) parts.push(`${count(absent)} without this time (failed, cancelled or not measured)`);
   return parts;
 }

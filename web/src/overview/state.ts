@@ -42,6 +42,7 @@ export interface State {
   /** NULL: as the newest data have it. */
   range: Range | null;
   filters: Record<string, string>;
+  /** A line that was typed; 0: none; NULL: what the configuration promises. */
   sloS: number | null;
   region: Region | null;
 }
@@ -55,7 +56,7 @@ export function read(): State {
     const value = params.get(column);
     if (value) filters[column] = value;
   }
-  const sloS = Number(params.get("slo"));
+  const slo = params.get("slo");
   const numbers = (params.get("region") ?? "").split(",").map(Number);
   const [regionFrom, regionTo, low, high] = numbers;
   const isRegion = numbers.length === 4 && numbers.every(Number.isFinite);
@@ -63,9 +64,15 @@ export function read(): State {
     metric: METRICS.some(([known]) => known === metric) ? metric : "e2e_s",
     range: fromMs > 0 && toMs > fromMs ? { fromMs, toMs } : null,
     filters,
-    sloS: sloS > 0 ? sloS : null,
+    sloS: slo === null ? null : readSlo(slo),
     region: isRegion ? { fromMs: regionFrom ?? 0, toMs: regionTo ?? 0, low: low ?? 0, high: high ?? 0 } : null,
   };
+}
+
+/** A time of 0 or more. */
+export function readSlo(text: string): number | null {
+  const s = Number(text);
+  return text.trim() !== "" && Number.isFinite(s) && s >= 0 ? s : null;
 }
 
 export function addressOf(state: State): string {
@@ -75,7 +82,7 @@ export function addressOf(state: State): string {
     from: range ? String(Math.floor(range.fromMs)) : undefined,
     to: range ? String(Math.ceil(range.toMs)) : undefined,
     ...state.filters,
-    slo: state.sloS ? String(state.sloS) : undefined,
+    slo: state.sloS === null ? undefined : String(state.sloS),
     region: region ? [Math.floor(region.fromMs), Math.ceil(region.toMs), short(region.low), short(region.high)].join(",") : undefined,
   });
 }

@@ -2,6 +2,7 @@
 // or not. Cells are made where the data is, so that a day of a million requests is some thousand rows on the way.
 
 import { quoted } from "../api";
+import type { Line } from "./objectives";
 import { between, conditions, FILTERS, inside, timestamp, type Range, type Region, type State } from "./state";
 
 const FILTER_COLUMNS = FILTERS.map(([column]) => column);
@@ -24,11 +25,16 @@ const BOUNDS = "SELECT min(start_time) AS first, max(start_time) AS last FROM re
 export const BOUNDS_OF_DAY = `${BOUNDS} WHERE start_time >= now() - INTERVAL '1 day'`;
 export const BOUNDS_OF_ALL = BOUNDS;
 
-/** Values of the columns that can be filtered by, in one pass. */
+/**
+ * Values of the columns that can be filtered by. Requests that are alike in all of them are counted first: there are few
+ * kinds, and grouping sets look at each of their rows once for each set.
+ */
 export function filterValues(range: Range): string {
+  const columns = FILTER_COLUMNS.join(", ");
   return (
-    `SELECT\n  ${which(FILTER_COLUMNS)},\n  count(*) AS n\nFROM requests\n` +
-    `WHERE ${between("start_time", range)} AND NOT wrapper\nGROUP BY GROUPING SETS (${sets(FILTER_COLUMNS)})\nORDER BY n DESC LIMIT 1000`
+    `SELECT\n  ${which(FILTER_COLUMNS)},\n  sum(n) AS n\nFROM (\n  SELECT ${columns}, count(*) AS n\n  FROM requests\n` +
+    `  WHERE ${between("start_time", range)} AND NOT wrapper\n  GROUP BY ${columns}\n)\n` +
+    `GROUP BY GROUPING SETS (${sets(FILTER_COLUMNS)})\nORDER BY n DESC LIMIT 1000`
   );
 }
 
@@ -62,7 +68,6 @@ export function cells(state: State, range: Range): string {
     `  count(*) AS n,\n` +
     `  count(*) FILTER (WHERE decision = 'sampled') AS kept,\n` +
     `  count(*) FILTER (WHERE outcome IN ('error', 'no_output')) AS failed` +
-    (state.sloS ? `,\n  count(*) FILTER (WHERE ${metric} > ${state.sloS}) AS over_slo` : "") +
     `\nFROM requests\nWHERE ${conditions(state, range).join("\n  AND ")}\nGROUP BY 1, 2`
   );
 }
@@ -75,10 +80,16 @@ export function points(state: State, range: Range): string {
   );
 }
 
-export function percentiles(state: State, range: Range): string {
-  const of = (share: number) => `approx_percentile_cont(${share}) WITHIN GROUP (ORDER BY ${state.metric})`;
+/** Percentiles, and for each line how many of its requests there are and take longer. */
+export function percentiles(state: State, range: Range, lines: Line[]): string {
+  const { metric } = state;
+  const of = (share: number) => `approx_percentile_cont(${share}) WITHIN GROUP (ORDER BY ${metric})`;
+  const judged = lines.map(({ s, of }, idx) => {
+    const count = (more: string[]) => (of.length + more.length > 0 ? `count(${metric}) FILTER (WHERE ${[...of, ...more].join(" AND ")})` : `count(${metric})`);
+    return `,\n  ${count([])} AS of_${idx},\n  ${count([`${metric} > ${s}`])} AS over_${idx}`;
+  });
   return (
-    `SELECT ${of(0.5)} AS p50, ${of(0.9)} AS p90, ${of(0.99)} AS p99, count(${state.metric}) AS n\n` +
+    `SELECT ${of(0.5)} AS p50, ${of(0.9)} AS p90, ${of(0.99)} AS p99, count(${metric}) AS n${judged.join("")}\n` +
     `FROM requests\nWHERE ${conditions(state, range).join("\n  AND ")}`
   );
 }
@@ -120,13 +131,14 @@ export const DIMENSIONS = [
   "stage",
 ] as const;
 
-/** How many requests of the region, and how many others, have each value of each attribute. */
+/** How many requests of the region, and how many others, have each value of each attribute; counted as `filterValues`. */
 export function apart(state: State, range: Range, region: Region): string {
+  const columns = DIMENSIONS.join(", ");
+  const isInside = `coalesce(${inside(state, region)}, false)`;
   return (
-    `SELECT\n  ${which(DIMENSIONS)},\n` +
-    `  count(*) FILTER (WHERE inside) AS inside, count(*) FILTER (WHERE NOT inside) AS outside\n` +
-    `FROM (\n  SELECT ${DIMENSIONS.join(", ")},\n    coalesce(${inside(state, region)}, false) AS inside\n  FROM requests\n` +
-    `  WHERE ${conditions(state, range).join("\n    AND ")}\n)\nGROUP BY GROUPING SETS (${sets(DIMENSIONS)})`
+    `SELECT\n  ${which(DIMENSIONS)},\n  sum(inside) AS inside, sum(outside) AS outside\n` +
+    `FROM (\n  SELECT ${columns},\n    count(*) FILTER (WHERE ${isInside}) AS inside,\n    count(*) FILTER (WHERE NOT ${isInside}) AS outside\n` +
+    `  FROM requests\n  WHERE ${conditions(state, range).join("\n    AND ")}\n  GROUP BY ${columns}\n)\nGROUP BY GROUPING SETS (${sets(DIMENSIONS)})`
   );
 }
 

@@ -71,6 +71,7 @@ export function strip(rows: Rows, by: string, told: Strip, range: Range, sync: u
     return root;
   }
   const most = drawn.reduce((most, [, values]) => values.reduce<number>((most, value) => Math.max(most, value ?? 0), most), 1);
+  const top = told.to ?? rounded(most);
   const plot = new uPlot(
     {
       width: 600,
@@ -80,8 +81,9 @@ export function strip(rows: Rows, by: string, told: Strip, range: Range, sync: u
       tzDate: (ms) => uPlot.tzDate(new Date(ms), "UTC"),
       cursor: { sync: { key: sync.key, setSeries: false }, drag: { x: false, y: false }, points: { show: false } },
       legend: { show: false },
-      scales: { x: { time: true, range: () => [range.fromMs, range.toMs] }, y: { range: () => [0, told.to ?? most * 1.1] } },
-      axes: axes((ticks) => ticks.map((tick) => number(tick))).map((axis, idx) => (idx === 0 ? { ...axis, size: 6, values: () => [] } : axis)),
+      scales: { x: { time: true, range: () => [range.fromMs, range.toMs] }, y: { range: () => [0, top] } },
+      // Room for two labels: both ends.
+      axes: axes((ticks) => ticks.map((tick) => number(tick))).map((axis, idx) => (idx === 0 ? { ...axis, size: 6, values: () => [] } : { ...axis, splits: () => [0, top] })),
       series: [
         {},
         ...drawn.map(([label], idx): uPlot.Series => ({
@@ -102,6 +104,12 @@ export function strip(rows: Rows, by: string, told: Strip, range: Range, sync: u
   onTheme(signal, () => plot.redraw(true, true));
   signal.addEventListener("abort", () => plot.destroy());
   return root;
+}
+
+/** The next number with one digit, or two of which the second is 5. */
+function rounded(most: number): number {
+  const power = 10 ** Math.floor(Math.log10(most));
+  return ([1, 1.5, 2, 2.5, 3, 4, 5, 6, 8].find((step) => step * power >= most) ?? 10) * power;
 }
 
 function legend(names: string[]): HTMLElement {

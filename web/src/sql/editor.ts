@@ -11,7 +11,7 @@ import { EditorState, Prec } from "@codemirror/state";
 import { EditorView, keymap, lineNumbers, placeholder } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 
-import type { TableDoc } from "../api";
+import type { FunctionDoc, TableDoc } from "../api";
 import { h } from "../dom";
 
 const COLOURS = HighlightStyle.define([
@@ -44,7 +44,7 @@ export interface Editor {
   destroy: () => void;
 }
 
-export function editor(text: string, tables: TableDoc[], functions: string[], run: () => void): Editor {
+export function editor(text: string, tables: TableDoc[], functions: FunctionDoc[], run: () => void): Editor {
   const root = h("div", { class: "editor" });
   const shadow = root.attachShadow({ mode: "open" });
   const place = shadow.appendChild(document.createElement("div"));
@@ -122,8 +122,18 @@ function columnsInReach(tables: TableDoc[]): (context: CompletionContext) => { f
   };
 }
 
-function functionsOf(names: string[]): (context: CompletionContext) => { from: number; options: Completion[] } | null {
-  const options = names.map((name): Completion => ({ label: name, type: "function", apply: `${name}(`, boost: -1 }));
+function functionsOf(functions: FunctionDoc[]): (context: CompletionContext) => { from: number; options: Completion[] } | null {
+  const options = functions.map(
+    ({ name, kind, signature, doc }): Completion => ({
+      label: name,
+      type: "function",
+      apply: `${name}(`,
+      detail: signature?.slice(name.length) ?? kind,
+      // Those that only this server has stand first among functions.
+      boost: signature ? 0 : -1,
+      ...(doc ? { info: doc } : {}),
+    }),
+  );
   return (context) => {
     const word = context.matchBefore(/\w{2,}/);
     return word && !context.matchBefore(/\.\w*/) ? { from: word.from, options } : null;

@@ -1,12 +1,11 @@
 // The SQL view: an editor, its answer as a table and a chart, and both as an address and as files.
 
-import { file, rows, tables, type Format, type TableDoc } from "../api";
+import { file, names, rows, type Format, type Names, type TableDoc } from "../api";
 import { append, button, choice, copy, fill, h, save } from "../dom";
 import { empty, failed, panel, show } from "../panel";
 import { current, note } from "../route";
 import { count, counted, seconds } from "../words";
 import { editor, type Editor } from "./editor";
-import { FUNCTIONS } from "./functions";
 import { grid } from "./grid";
 import { plot } from "./plot";
 
@@ -18,13 +17,14 @@ export async function view(into: HTMLElement, signal: AbortSignal): Promise<void
   const write = panel("Statement", { class: "wide" });
   const answer = panel("Answer", { class: "wide" });
   append(into, [h("h1", { class: "sr" }, "SQL"), write.root, answer.root]);
-  let known: TableDoc[] = [];
-  await show(write, "tables", signal, tables, (found) => {
-    known = found;
+  let found: Names | undefined;
+  await show(write, "tables", signal, names, (names) => {
+    found = names;
   });
-  if (signal.aborted || known.length === 0) return;
+  if (signal.aborted || !found) return;
+  const { tables: known, functions } = found;
   const controls: { run: () => void } = { run: () => undefined };
-  const made = editor(given ?? FIRST, known, FUNCTIONS, () => controls.run());
+  const made = editor(given ?? FIRST, known, functions, () => controls.run());
   signal.addEventListener("abort", () => made.destroy());
   let running = new AbortController();
   signal.addEventListener("abort", () => running.abort());

@@ -10,8 +10,8 @@ export class Axis {
   width = 600;
 
   constructor(
-    readonly least: number,
-    readonly most: number,
+    private least: number,
+    private most: number,
     private readonly changed: () => void,
   ) {
     this.from = least;
@@ -47,6 +47,12 @@ export class Axis {
   pan(share: number): void {
     const by = (this.to - this.from) * share;
     this.set(this.from + by, this.to + by);
+  }
+
+  /** The trace is from here to there now; the whole of it is shown. */
+  extend(least: number, most: number): void {
+    [this.least, this.most] = [least, most];
+    [this.from, this.to] = [least, most];
   }
 
   reset(): void {

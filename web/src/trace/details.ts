@@ -88,5 +88,31 @@ export function evidenceTable(rows: Rows): HTMLElement {
     ];
     return h("tr", {}, ...cells.map((cell, idx) => h("td", { title: idx === 0 ? text("gpu_uuid") : undefined }, cell)));
   });
-  return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...head.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, ...lines)));
+  return scrolledTable(head, lines);
+}
+
+/** The part of the engine's steps that each request had: a model, not a measurement. */
+export function gpuTimeTable(rows: Rows): HTMLElement {
+  const head = ["Span", "Pod", "Engine time", "of it prefill", "decode", "Assumed", "Steps", "Most requests in one"];
+  const lines = Array.from({ length: rows.length }, (_, row) => {
+    const assumed = rows.number("estimated_share", row);
+    const [n, unshared] = [rows.number("batch_count", row), rows.number("unshared_count", row) ?? 0];
+    const cells = [
+      rows.text("span_id", row) ?? "-",
+      rows.text("k8s_pod_name", row) ?? "-",
+      seconds(rows.number("gpu_time_s", row)),
+      seconds(rows.number("prefill_s", row)),
+      seconds(rows.number("decode_s", row)),
+      assumed === null ? "-" : percent(assumed),
+      `${number(n)}${unshared > 0 ? `, ${unshared} of unknown length` : ""}`,
+      number(rows.number("participants_max", row)),
+    ];
+    return h("tr", {}, ...cells.map((cell) => h("td", {}, cell)));
+  });
+  return scrolledTable(head, lines);
+}
+
+function scrolledTable(head: string[], lines: HTMLElement[]): HTMLElement {
+  const names = head.map((name) => h("th", { scope: "col" }, name));
+  return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...names)), h("tbody", {}, ...lines)));
 }

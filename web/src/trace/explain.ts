@@ -93,7 +93,7 @@ function drawOne(explanation: Explanation): HTMLElement {
   return h(
     "div",
     { class: "explanation" },
-    h("p", { class: "verdict", id: "verdict" }, h("strong", {}, VERDICTS[verdict] ?? verdict), " ", h("code", {}, verdict)),
+    h("p", { class: "verdict", id: "verdict" }, h("strong", {}, sentence(explanation)), " ", h("code", {}, verdict)),
     h(
       "p",
       {},
@@ -108,6 +108,12 @@ function drawOne(explanation: Explanation): HTMLElement {
     open.length > 0 && h("h3", {}, "What cannot be concluded"),
     open.length > 0 && h("ul", {}, ...open.map((text) => h("li", {}, text))),
   );
+}
+
+/** Without others like it, nothing can be said of what is usual. */
+function sentence({ verdict, cohort_requests: n }: Explanation): string {
+  if (verdict === "usual" && n === 0) return "No other request like it is known: whether it was slow cannot be said.";
+  return VERDICTS[verdict] ?? verdict;
 }
 
 function phases({ phases }: Explanation): HTMLElement | null {

@@ -154,7 +154,7 @@ export interface Bar {
 }
 
 /** Requests as bars in tracks, coloured by phase. */
-export function bars(axis: Axis, name: string, about: string, shown: Bar[]): Lane {
+export function bars(axis: Axis, name: string, about: HTMLElement, said: string, shown: Bar[]): Lane {
   const canvas = h("canvas", { "aria-hidden": "true" });
   const tracks: number[] = [];
   const placed = shown.map((bar) => {
@@ -175,7 +175,7 @@ export function bars(axis: Axis, name: string, about: string, shown: Bar[]): Lan
       }
     }
   };
-  const made = lane(name, about, canvas, `${name}: ${about}`, draw);
+  const made = lane(name, about, canvas, `${name}: ${said}`, draw);
   const under = (event: MouseEvent): Bar | undefined => {
     const box = canvas.getBoundingClientRect();
     const [ms, track] = [axis.ms(event.clientX - box.left), Math.floor((event.clientY - box.top - 3) / TRACK)];

@@ -1,10 +1,10 @@
-// What the trace view asks for, in two steps: the trace with its requests and evidence, then what was around it, which
-// depends on the first.
+// What the trace view asks for, in three steps: its spans, which are waited for; its requests and evidence, which are
+// drawn into them; then what was around it, which depends on both. A step shares the server's threads with no other.
 
 import { rows } from "../api";
 import type { Rows } from "../rows";
 import type { Phase } from "./waterfall";
-import { readSpans, type Span, type Trace } from "./model";
+import { addChunks, readSpans, type Span, type Trace } from "./model";
 import * as sql from "./statements";
 
 /** An engine request of the trace. */
@@ -20,26 +20,34 @@ export interface Request {
   row: number;
 }
 
-export interface Loaded {
+/** What is drawn first. */
+export interface First {
   trace: Trace;
   summary: Rows;
+}
+
+export interface Loaded extends First {
   requestRows: Rows;
   requests: Request[];
   evidence: Rows;
   gpuTime: Rows;
 }
 
-export async function load(traceId: string, signal: AbortSignal): Promise<Loaded> {
-  const [summary, spanRows, chunkRows, requestRows, evidence, gpuTime] = await Promise.all([
-    rows(sql.trace(traceId), signal),
-    rows(sql.spans(traceId), signal),
+export async function load(traceId: string, signal: AbortSignal): Promise<First> {
+  const [summary, spanRows] = await Promise.all([rows(sql.trace(traceId), signal), rows(sql.spans(traceId), signal)]);
+  return { trace: readSpans(spanRows), summary };
+}
+
+/** The rest of the trace; chunks are put into its spans. */
+export async function loadRest(traceId: string, first: First, signal: AbortSignal): Promise<Loaded> {
+  const [chunkRows, requestRows, evidence, gpuTime] = await Promise.all([
     rows(sql.chunks(traceId), signal),
     rows(sql.requests(traceId), signal),
     rows(sql.evidence(traceId), signal),
     rows(sql.gpuTime(traceId), signal),
   ]);
-  const trace = readSpans(spanRows, chunkRows);
-  return { trace, summary, requestRows, requests: requestsOf(requestRows, trace), evidence, gpuTime };
+  addChunks(first.trace, chunkRows);
+  return { ...first, requestRows, requests: requestsOf(requestRows, first.trace), evidence, gpuTime };
 }
 
 /** Milliseconds from the trace's time 0 of a column in nanoseconds. */

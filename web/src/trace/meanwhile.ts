@@ -1,5 +1,6 @@
 // The lanes of one trace: each GPU that its requests touched, the gauges of their engines, and the requests beside them.
 
+import { h } from "../dom";
 import { address, go } from "../route";
 import type { Rows } from "../rows";
 import { counted, seconds, shortGpu } from "../words";
@@ -19,7 +20,7 @@ const SLOWED: [number, string][] = [
 ];
 
 export function lanesOf(axis: Axis, loaded: Loaded, around: Around, aheadMs: number): Lane[] {
-  return [...gpuLanes(axis, loaded, around), ...engineLanes(axis, loaded.trace, around.engineSamples), neighbourLane(axis, loaded.trace, around.neighbours, aheadMs)];
+  return [...gpuLanes(axis, loaded, around), ...engineLanes(axis, loaded.trace, around.engineSamples), neighbourLane(axis, loaded.trace, around, aheadMs)];
 }
 
 function gpuLanes(axis: Axis, { evidence, trace, requests }: Loaded, { gpuSamples }: Around): Lane[] {
@@ -103,7 +104,7 @@ function preemptions(samples: Sample[]): { from: number; to: number; text: strin
   });
 }
 
-function neighbourLane(axis: Axis, trace: Trace, rows: Rows, aheadMs: number): Lane {
+function neighbourLane(axis: Axis, trace: Trace, { neighbours: rows, neighbourSql }: Around, aheadMs: number): Lane {
   if (rows.length === 0) return remark("Neighbours", "No other request ran on the same engine in this time, of all traffic, kept or not.");
   const shown: Bar[] = [];
   for (let row = 0; row < rows.length; row++) {
@@ -118,5 +119,7 @@ function neighbourLane(axis: Axis, trace: Trace, rows: Rows, aheadMs: number): L
     shown.push({ parts, from, to, text, open: isKept ? () => go(address("trace", traceId)) : null });
   }
   const more = rows.length >= NEIGHBOURS_MAX ? `the first ${NEIGHBOURS_MAX} requests` : counted(rows.length, "other request");
-  return bars(axis, "Neighbours", `${more} on the same engine, coloured by phase`, shown);
+  const said = `${more} on the same engine, coloured by phase`;
+  // Bars are opened with a mouse; the rows can be reached without one.
+  return bars(axis, "Neighbours", h("span", {}, `${said}: `, h("a", { href: address("sql", "", { q: neighbourSql }) }, "as rows")), said, shown);
 }

@@ -1,4 +1,5 @@
-// A trace as a tree: children under their parents, streamed chunks folded into one row, clocks corrected on demand. Times are milliseconds from the trace's first start as recorded.
+// A trace as a tree: children under their parents, streamed chunks folded into one row, clocks corrected on demand. Times
+// are milliseconds from the trace's first start as recorded.
 
 import type { Rows } from "../rows";
 
@@ -40,7 +41,7 @@ export interface Trace {
 }
 
 /** Reads `statements.spans`. */
-export function readSpans(rows: Rows, chunkRows: Rows | null): Trace {
+export function readSpans(rows: Rows): Trace {
   let zero: bigint | null = null;
   for (let row = 0; row < rows.length; row++) {
     const at = rows.big("start_time_unix_nano", row);
@@ -76,14 +77,18 @@ export function readSpans(rows: Rows, chunkRows: Rows | null): Trace {
     spans.push(span);
     if (!byId.has(span.id)) byId.set(span.id, span);
   }
-  for (let row = 0; chunkRows && row < chunkRows.length; row++) {
-    const at = since(chunkRows.big("time_unix_nano", row));
-    if (at !== null) byId.get(chunkRows.text("span_id", row) ?? "")?.chunks.push(at);
-  }
   const trace: Trace = { zero: base, spans, byId, roots: [], from: 0, to: 1 };
   link(trace);
   place(trace, new Map());
   return trace;
+}
+
+/** Puts chunks (`statements.chunks`) into their spans. */
+export function addChunks(trace: Trace, rows: Rows): void {
+  for (let row = 0; row < rows.length; row++) {
+    const at = rows.big("time_unix_nano", row);
+    if (at !== null) trace.byId.get(rows.text("span_id", row) ?? "")?.chunks.push(Number(at - trace.zero) / 1e6);
+  }
 }
 
 function link(trace: Trace): void {
@@ -221,8 +226,17 @@ export interface Gap {
   to: number;
 }
 
+/** Gaps of ticks that were asked for: each drawn frame asks again. */
+const gapsKnown = new WeakMap<number[], Gap[]>();
+
 /** Gaps between ticks that are much longer than usual: three times the median, and 50 ms at least. */
 export function gapsOf(ticks: number[]): Gap[] {
+  let gaps = gapsKnown.get(ticks);
+  if (!gaps) gapsKnown.set(ticks, (gaps = longGaps(ticks)));
+  return gaps;
+}
+
+function longGaps(ticks: number[]): Gap[] {
   if (ticks.length < 3) return [];
   const sorted = [...ticks].sort((a, b) => a - b);
   const gaps = sorted.slice(1).map((to, idx) => ({ from: sorted[idx] ?? to, to }));

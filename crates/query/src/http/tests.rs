@@ -325,5 +325,24 @@ async fn tables_are_listed_with_units_and_meaning() {
             &json!("weighted_quantile(value DOUBLE, weight DOUBLE, q DOUBLE)")
         )
     );
+    for view in body["views"].as_array().unwrap() {
+        for column in view["columns"].as_array().unwrap() {
+            assert!(column["type"].is_string(), "{} {column}", view["name"]);
+        }
+    }
+    let others = body["other_functions"].as_array().unwrap();
+    for (name, kind) in [
+        ("date_bin", "scalar"),
+        ("approx_percentile_cont", "aggregate"),
+        ("mean", "aggregate"),
+        ("row_number", "window"),
+        ("generate_series", "table"),
+    ] {
+        let told = json!({"name": name, "kind": kind});
+        assert!(others.contains(&told), "{name}");
+    }
+    let is_listed = |name: &str| others.iter().any(|other| other["name"] == name);
+    // What does not exist here, and what is told above.
+    assert!(!is_listed("repeat") && !is_listed("weighted_quantile"));
     drop(served.fixture);
 }

@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 
-use super::kind;
+use super::{kind, planned_type};
 use crate::engine::Listed;
 use crate::functions::{FAMILIES, Function};
 use crate::views::{VIEWS, View};
@@ -35,10 +35,9 @@ fn write_view(view: &View, listed: &[Listed], page: &mut String) {
     page.push_str(&format!(
         "\n## `{name}`\n\n{question}\n\n| column | type | unit | meaning |\n| --- | --- | --- | --- |\n"
     ));
-    let planned = listed.iter().find(|listed| listed.name == name);
     for column in view.columns() {
-        let field = planned.and_then(|listed| listed.schema.field_with_name(column.name).ok());
-        let sql_type = field.map_or(String::new(), |field| sql_type(field.data_type()));
+        let planned = planned_type(listed, view.name, column.name);
+        let sql_type = planned.map_or(String::new(), sql_type);
         let (name, unit, doc) = (
             column.name,
             column.unit.unwrap_or_default(),

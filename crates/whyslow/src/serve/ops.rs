@@ -4,6 +4,8 @@
 //! - `/readyz`: 200 while exports can be taken, else 503 and the reason: how far the replay is, or what failed.
 //! - `/metrics`: for Prometheus, in the format that it asks for (`exposition`); the conservation counters among them.
 //!
+//! Beside them `/v1/objectives`, for the page: what the configuration promises of requests.
+//!
 //! Who asks for health needs no token, also where SQL and metrics do: orchestrators have none. Where the listener
 //! asks for clients' certificates, the extension `health_check` has a port of its own.
 
@@ -13,7 +15,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use axum::Router;
 use axum::extract::connect_info::{ConnectInfo, Connected};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -21,6 +22,7 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::IncomingStream;
+use axum::{Json, Router};
 use gateway::{Handle, Health};
 use query::Asker;
 use query::http::{Guard, guarded, page};
@@ -29,6 +31,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use transport::{Acceptor, Alpn, Door, HandshakeFailures, Stream};
 
+use super::objectives::Objectives;
 use super::{doors, reload};
 use crate::config::Config;
 use crate::exposition::{self, Format};
@@ -177,8 +180,10 @@ pub(super) async fn bind(key: &str, endpoint: &str) -> anyhow::Result<TcpListene
 }
 
 fn query_router(sql: Router, ops: &Ops) -> Router {
-    let metrics = Router::new().route("/metrics", get(metrics));
-    let asked = sql.merge(metrics.with_state(ops.clone()));
+    let own = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/v1/objectives", get(objectives));
+    let asked = sql.merge(own.with_state(ops.clone()));
     let asked = match &ops.guard {
         Some(guard) => guarded(asked, Arc::clone(guard)),
         None => asked,
@@ -238,6 +243,10 @@ async fn metrics(State(ops): State<Ops>, headers: HeaderMap) -> Response {
         page,
     )
         .into_response()
+}
+
+async fn objectives(State(ops): State<Ops>) -> Response {
+    Json(Objectives::from(ops.measured.slo())).into_response()
 }
 
 /// A listener as axum wants it.

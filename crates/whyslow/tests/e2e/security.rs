@@ -128,7 +128,9 @@ fn c74_each_request_is_answered_as_the_case_says_and_no_token_is_logged() {
                 let (status, body) = request(query, "/v1/sql", headers, body);
                 assert!(is_expected(status), "{asked}: {status} {body}");
                 assert!(body.contains(r#"{"code":"unauthenticated""#), "{body}");
-                assert_eq!(http_get(&format!("{}/v1/tables", server.query)).0, 401);
+                for path in ["/v1/tables", "/v1/objectives"] {
+                    assert_eq!(http_get(&format!("{}{path}", server.query)).0, 401);
+                }
                 // The page is there to ask for a token: it is files, and no data.
                 assert_eq!(http_get(&format!("{}/", server.query)).0, 200);
                 assert_eq!(http_get(&format!("{}/metrics", server.query)).0, 401);

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::harness::{SLOW_OR_FAILED, Server, Site, capture};
+use crate::harness::{SLOW_OR_FAILED, Server, Site, capture, http_get};
 
 /// Objectives of every kind, with thresholds that split the captured traffic.
 pub(crate) const OBJECTIVES: &str = "{window: 7d, objectives: [
@@ -128,6 +128,24 @@ fn serve(site: &Site) -> Server {
     Server::start(&write_config(site))
 }
 
+/// What the page draws beside the requests is what they are judged by.
+fn promises_are_told(server: &Server) {
+    let (status, told) = http_get(&format!("{}/v1/objectives", server.query));
+    assert_eq!(status, 200, "{told}");
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["window_days"], 7);
+    let objectives = told["objectives"].as_array().unwrap();
+    let all = json!({"name": "all", "model": null, "input_band": [], "output_band": [], "promises": [
+        {"measure": "ttft", "position": "engine", "threshold_s": 0.5, "target": 0.9},
+        {"measure": "tpot", "position": null, "threshold_s": 0.02, "target": 0.5},
+        {"measure": "e2e", "position": null, "threshold_s": 3.0, "target": 0.5},
+        {"measure": "errors", "position": null, "threshold_s": null, "target": 0.999}]});
+    assert_eq!(objectives[0], all);
+    assert_eq!(objectives[1]["input_band"], json!(["lt_512", "lt_2k"]));
+    assert_eq!(objectives[1]["output_band"], json!(["lt_128"]));
+    assert_eq!(objectives[2]["model"], "gpt*");
+}
+
 #[test]
 fn counts_are_those_of_sql_and_of_the_oracle_before_and_not_again_after_a_restart() {
     let site = site();
@@ -136,6 +154,7 @@ fn counts_are_those_of_sql_and_of_the_oracle_before_and_not_again_after_a_restar
     await_calls(&server);
     let page = text(&server);
 
+    promises_are_told(&server);
     let n_requests = count(&server, &format!("SELECT count(*) {COUNTED}"));
     assert!(n_requests >= oracle().len() as f64, "{n_requests}");
     let n_superseded = "SELECT count(*) FROM requests WHERE NOT wrapper AND superseded";

@@ -8,7 +8,7 @@ use super::served;
 use crate::tests::support::config;
 
 /// Paths of the same port that whoever serves it adds.
-const ELSEWHERE: [&str; 3] = ["/metrics", "/healthz", "/readyz"];
+const ELSEWHERE: [&str; 4] = ["/v1/objectives", "/metrics", "/healthz", "/readyz"];
 
 #[tokio::test]
 async fn every_path_is_described_and_every_described_one_answers() {

@@ -3,8 +3,12 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use axum::http::{Method, StatusCode};
-use serde_json::json;
+use axum::http::{Method, Request, StatusCode};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use serde_json::{Value, json};
 
 use super::served;
 use crate::Config;
@@ -240,6 +244,33 @@ async fn an_error_after_the_first_row_cannot_be_taken_for_an_end() {
         let broken = served.send(Method::POST, "/v1/sql", &headers, body).await;
         assert!(broken.is_err(), "{format}");
     }
+}
+
+/// With a body that the sockets cannot hold, so that it is in its middle when the engine stops.
+#[tokio::test]
+async fn an_answer_that_is_ended_by_a_stop_is_json_that_says_so() {
+    let served = served(&config()).await;
+    let sql = format!(
+        "SELECT value, '{}' AS text FROM generate_series(1, 900000)",
+        "x".repeat(200)
+    );
+    let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
+    let request = Request::post(format!("http://{}/v1/sql", served.address))
+        .header("content-type", "text/plain")
+        .header("connection", "close")
+        .body(Full::new(Bytes::from(sql)))
+        .unwrap();
+    let mut body = client.request(request).await.unwrap().into_body();
+    let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
+    served.fixture.engine.stop();
+    let rest = body.collect().await.unwrap().to_bytes();
+    let whole: Value = serde_json::from_slice(&[&first[..], &rest[..]].concat()).unwrap();
+    assert_eq!(whole["error"]["code"], json!("internal"));
+    assert!(whole["rows"].as_array().unwrap().len() < 900_000);
+
+    let after = served.ask(json!({"sql": "SELECT 1 AS a"})).await;
+    assert_eq!(after.status, StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(after.code(), "internal");
 }
 
 #[tokio::test]
