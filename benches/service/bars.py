@@ -137,6 +137,31 @@ def _bounded(run, _):
     return text, second <= MEMORY_DRIFT_MAX * first
 
 
+def _asked(question, limit_ms, quantile="p99"):
+    """A question of `benches/drilldown`: the time that it takes, and beside it duckdb's over the same files."""
+
+    def of_run(_run, measured):
+        drilldown = measured.get("drilldown")
+        if not drilldown:
+            return None
+        ours, theirs = (drilldown[side].get(question) for side in ("ours_ms", "duckdb_ms"))
+        text = f"p50 {ours['p50']:.0f} ms, p99 {ours['p99']:.0f} ms"
+        if theirs:
+            text += f" (duckdb {theirs['p50']:.0f} and {theirs['p99']:.0f} ms)"
+        return text, ours[quantile] <= limit_ms
+
+    return of_run
+
+
+def _fleet(_run, measured):
+    drilldown = measured.get("drilldown")
+    if not drilldown:
+        return None
+    spans = drilldown["tables"]["spans"]
+    per_span = spans["bytes"] / spans["rows"]
+    return f"{per_span:.1f} B", per_span <= 35
+
+
 BARS = (
     ("intake, log, index, fold of 5 policies, decide; per core, no network", "2,000,000 spans/s", _intake),
     ("the same through gRPC, 5 % kept and stored, per core", "1,000,000 spans/s", _service),
@@ -145,6 +170,10 @@ BARS = (
     ("memory while 30 s are undecided", "1/10 of the Collector's", _memory),
     ("heap of undecided traces", "64 B per span and 256 B per trace", _heap),
     ("`spans` on disk, generated LLM traffic", "35 B per span", _stored),
+    ("`spans` on disk, 10 M spans of a simulated fleet, 18 to a trace", "35 B per span", _fleet),
+    ("one trace by id among 10 M spans, four clients", "p99 20 ms", _asked("trace", 20)),
+    ("top 20 slow of the last hour with GPU evidence, 10 M spans, four clients", "100 ms", _asked("slow", 100, "p50")),
+    ("kept to visible in SQL, four clients", "1 s", _asked("visible", 1000)),
     ("goodput at twice the capacity", "95 %", _goodput),
     ("memory meanwhile", "bounded", _bounded),
 )

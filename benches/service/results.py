@@ -12,11 +12,18 @@ import curves
 import scenarios
 
 
+# The results of `benches/drilldown`, put there by hand.
+DRILLDOWN = "drilldown.json"
+
+
 def write(folder, measured):
     """All files."""
     below = folder / "results"
     below.mkdir(parents=True, exist_ok=True)
     (below / "results.json").write_text(json.dumps(measured) + "\n", encoding="utf-8")
+    drilldown = below / DRILLDOWN
+    if drilldown.exists():
+        measured = {**measured, "drilldown": json.loads(drilldown.read_text(encoding="utf-8"))}
     curves.write(below, measured)
     (folder / "RESULTS.md").write_text(page(measured), encoding="utf-8")
 

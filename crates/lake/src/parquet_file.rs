@@ -5,10 +5,10 @@
 //!
 //! Per file: one partition (`date`, which is not a column of the file), rows sorted by the
 //! specification's order with that order in the footer's `sorting_columns`, row groups of 64 Ki rows
-//! (one unit of pruning and of a top-N scan), pages of 8 Ki rows, zstd 1 (as small as zstd 3 on such
-//! rows and faster; 3 when files are merged), bloom filters of 1 % on the id columns. Page statistics on the columns that
-//! sort, prune or look up; row group statistics on other plain columns; none inside of maps and
-//! lists, where no reader uses them. Dictionaries everywhere but in columns whose values hardly ever come twice
+//! (one unit of pruning and of a top-N scan), pages of 8 Ki rows, zstd 1 (2 when files are merged),
+//! bloom filters of 1 % on the id columns. Page statistics on the columns that sort, prune or look up;
+//! row group statistics on other plain columns; none inside of maps and lists, where no reader uses
+//! them. Dictionaries everywhere but in columns whose values hardly ever come twice
 //! ([`tables::Column::distinct`]).
 
 use std::sync::Arc;
@@ -37,8 +37,9 @@ pub(crate) const CHUNK_BYTES_MAX: usize = 512 << 20;
 const ROW_GROUP_ROWS: usize = 64 << 10;
 const PAGE_ROWS: usize = 8 << 10;
 const ZSTD_LEVEL_FLUSH: i32 = 1;
-/// Rows that stay are worth the time.
-pub(crate) const ZSTD_LEVEL_COMPACTION: i32 = 3;
+/// Rows that stay are worth the time. From 3 on zstd looks for longer matches, which ids in hex digits do not have: their
+/// columns, and with them a file of spans, become larger again.
+pub(crate) const ZSTD_LEVEL_COMPACTION: i32 = 2;
 const BLOOM_FALSE_POSITIVES: f64 = 0.01;
 const CREATED_BY: &str = concat!("whyslow ", env!("CARGO_PKG_VERSION"));
 
@@ -229,11 +230,13 @@ fn writer_properties(layout: &Layout, zstd_level: i32) -> Result<WriterPropertie
     Ok(properties.build())
 }
 
-/// How values are stored of which hardly any comes twice in a file: as differences, or texts apart from their lengths.
+/// How values are stored of which hardly any comes twice in a file: as differences, texts apart from their lengths, the
+/// bytes of fractions by their place.
 fn distinct_encoding(data_type: &DataType) -> Encoding {
     match data_type {
         DataType::Int64 | DataType::Timestamp(_, _) => Encoding::DELTA_BINARY_PACKED,
         DataType::Utf8 => Encoding::DELTA_LENGTH_BYTE_ARRAY,
+        DataType::Float64 => Encoding::BYTE_STREAM_SPLIT,
         _ => Encoding::PLAIN,
     }
 }

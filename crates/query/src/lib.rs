@@ -68,6 +68,7 @@ mod cross_join;
 mod profile;
 mod time_bounds;
 
+mod file_reader;
 mod fresh;
 mod id_index;
 mod pruning;

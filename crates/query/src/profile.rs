@@ -1,7 +1,9 @@
-//! Three ways to read files, chosen from the statement.
+//! Four ways to read files, chosen from the statement.
 //!
 //! - **Needle** evaluates filters inside the Parquet reader, cheap columns first, so that
-//!   `WHERE trace_id = ..` decodes a few pages (`storage.md` 2.9: 5x).
+//!   `WHERE trace_id = ..` decodes a few pages (`storage.md` 2.9: 5x). What is left of a file is one piece: a second
+//!   thread would open it again for nothing.
+//! - **Top** does the same with files cut for all threads, for an `ORDER BY` that no file has.
 //! - **List** does the same and declares the order of the files, so that `ORDER BY start_time DESC
 //!   LIMIT n` reads newest first and stops (30x).
 //! - **Scan** evaluates filters on whole batches and lets threads steal files from each other, which
@@ -12,7 +14,7 @@
 //! 1. a filter that fixes an identifier (`trace_id = 'x'`, `request_id IN (..)`: a column with a bloom
 //!    filter) is a needle;
 //! 2. otherwise an `ORDER BY` without aggregation, windows or filters on map keys is a list if it
-//!    begins with the column by which a table is sorted, else it is read like a needle;
+//!    begins with the column by which a table is sorted, else a top;
 //! 3. everything else is a scan.
 //!
 //! A wrong choice costs time, never rows.
@@ -30,8 +32,10 @@ use crate::{functions, pruning};
 /// How files are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// Filters inside the reader.
+    /// Filters inside the reader, files not cut.
     Needle,
+    /// Filters inside the reader.
+    Top,
     /// Filters inside the reader, order declared.
     List,
     /// Filters on batches, files shared among threads.
@@ -103,7 +107,7 @@ impl Seen {
         } else if self.has_leading_order {
             Profile::List
         } else {
-            Profile::Needle
+            Profile::Top
         }
     }
 }

@@ -39,6 +39,7 @@ use datafusion::physical_plan::union::UnionExec;
 use lake::DataFile;
 use tables::SortKey;
 
+use crate::file_reader::ReaderFactory;
 use crate::fresh;
 use crate::id_index::{Candidate, IdIndex, Narrowed};
 use crate::profile::{self, Profile};
@@ -100,7 +101,7 @@ impl LakeTable {
         let source = ParquetSource::new(self.layout.stored.clone())
             .with_table_parquet_options(options)
             .with_metadata_size_hint(FOOTER_BYTES)
-            .with_parquet_file_reader_factory(Arc::new(reader));
+            .with_parquet_file_reader_factory(Arc::new(ReaderFactory::new(reader)));
 
         let target = state.config().target_partitions();
         let chains = match orders.first() {
@@ -293,7 +294,7 @@ impl TableProvider for LakeTable {
             .await;
         let orders = match profile::in_force(state) {
             Profile::List => self.orders(),
-            Profile::Needle | Profile::Scan => Vec::new(),
+            Profile::Needle | Profile::Top | Profile::Scan => Vec::new(),
         };
         let mut parts: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
         if !narrowed.files.is_empty() {

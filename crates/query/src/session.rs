@@ -130,13 +130,14 @@ impl Sessions {
 /// Turns a state to the profile of its statement; must be called before physical planning.
 pub(crate) fn set_profile(state: &mut SessionState, profile: Profile) {
     let push_down = match profile {
-        Profile::Needle | Profile::List => true,
+        Profile::Needle | Profile::Top | Profile::List => true,
         Profile::Scan => false,
     };
     state.config_mut().set_extension(Arc::new(profile));
     let options = state.config_mut().options_mut();
     options.execution.parquet.pushdown_filters = push_down;
     options.execution.parquet.reorder_filters = push_down;
+    options.optimizer.repartition_file_scans = profile != Profile::Needle;
 }
 
 /// DataFusion's rules, one of them kept from answering wrongly, and ours after them.

@@ -27,7 +27,7 @@ const COLUMNS: &[Column] = &[
     Column::new("span_id", Text, "Span of the engine, or of the call; 16 hex digits.").distinct()
         .key()
         .source("span_id"),
-    Column::new("parent_span_id", Text, "Its parent.").source("parent_span_id"),
+    Column::new("parent_span_id", Text, "Its parent.").distinct().source("parent_span_id"),
     Column::new(
         "position",
         Text,
@@ -70,7 +70,7 @@ const COLUMNS: &[Column] = &[
         "clock_skew_s",
         Float,
         "How far the engine's clock seems ahead of the call's; NULL where nothing contradicts equal clocks.",
-    )
+    ).distinct()
     .unit("s")
     .source("computed from containment"),
     Column::new(
@@ -86,13 +86,13 @@ const COLUMNS: &[Column] = &[
         "Number of this choice of its request (n > 1), from 1: each repeats the prompt's tokens.",
     )
     .source("computed"),
-    Column::new("request_id", Text, "Request id as the span says it.")
+    Column::new("request_id", Text, "Request id as the span says it.").distinct()
         .source("gen_ai.request.id; of a call gen_ai.response.id, else x-request-id"),
     Column::new(
         "request_id_normalised",
         Text,
         "The part of it that other services know too.",
-    )
+    ).distinct()
     .source("gen_ai.request.id without the prefix and suffix that the engine adds"),
     Column::new("engine", Text, "vllm, sglang, dynamo or tensorrt_llm.")
         .source("span name and scope"),
@@ -137,42 +137,42 @@ const COLUMNS: &[Column] = &[
     Column::new("duration_ns", Int, "Length of the span.").distinct()
         .unit("ns")
         .source("computed"),
-    Column::new("e2e_s", Float, "Arrival to completion at its position.")
+    Column::new("e2e_s", Float, "Arrival to completion at its position.").distinct()
         .unit("s")
         .source("gen_ai.latency.e2e, else the span"),
     Column::new(
         "engine_ttft_s",
         Float,
         "Arrival at the engine to first token.",
-    )
+    ).distinct()
     .unit("s")
     .source("gen_ai.latency.time_to_first_token, ttft_ms"),
     Column::new(
         "app_ttft_s",
         Float,
         "Time to first token, measured in the application.",
-    )
+    ).distinct()
     .unit("s")
     .source("time_to_first_chunk, first chunk's http send span"),
     Column::new(
         "gateway_ttft_s",
         Float,
         "Time to first token, measured in the gateway.",
-    )
+    ).distinct()
     .unit("s")
     .source("gen_ai.response.time_to_first_chunk, first chunk's http send span or event"),
     Column::new(
         "client_ttft_s",
         Float,
         "Time to first token, measured in the client.",
-    )
+    ).distinct()
     .unit("s")
     .source("first_content or first_token event, client.ttft_s"),
     Column::new(
         "operation_ttft_s",
         Float,
         "Start of the operation (its first attempt's) to the engine's first token, on two clocks less clock_skew_s.",
-    )
+    ).distinct()
     .unit("s")
     .source("computed"),
     Column::new(
@@ -188,30 +188,30 @@ const COLUMNS: &[Column] = &[
         "chunk_gap_max_s",
         Float,
         "Longest time from one chunk to the next.",
-    )
+    ).distinct()
     .unit("s")
     .source("http send spans, chunk events"),
-    Column::new("queue_s", Float, "Waiting to be scheduled.")
+    Column::new("queue_s", Float, "Waiting to be scheduled.").distinct()
         .unit("s")
         .source("gen_ai.latency.time_in_queue"),
     Column::new(
         "prefill_s",
         Float,
         "Scheduled to first token; SGLang includes the queue.",
-    )
+    ).distinct()
     .unit("s")
     .source("gen_ai.latency.time_in_model_prefill"),
-    Column::new("decode_s", Float, "First to last token.")
+    Column::new("decode_s", Float, "First to last token.").distinct()
         .unit("s")
         .source("gen_ai.latency.time_in_model_decode"),
-    Column::new("inference_s", Float, "Scheduled to last token.")
+    Column::new("inference_s", Float, "Scheduled to last token.").distinct()
         .unit("s")
         .source("gen_ai.latency.time_in_model_inference"),
     Column::new(
         "tpot_s",
         Float,
         "Time per output token after the first; NULL unless there are two.",
-    )
+    ).distinct()
     .unit("s")
     .source("decode_s / (output_tokens - 1), else (e2e_s - engine_ttft_s) / (output_tokens - 1)"),
     Column::new("input_tokens", Int, "Prompt tokens.")

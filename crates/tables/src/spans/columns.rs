@@ -39,13 +39,16 @@ const COLUMNS: &[Column] = &[
     .key()
     .source("start of the trace"),
     Column::new("trace_id", Text, "Trace, 32 hex digits.")
+        .distinct()
         .key()
         .source("trace_id"),
     Column::new("span_id", Text, "Span, 16 hex digits.")
         .distinct()
         .key()
         .source("span_id"),
-    Column::new("parent_span_id", Text, "Parent span; NULL for a root.").source("parent_span_id"),
+    Column::new("parent_span_id", Text, "Parent span; NULL for a root.")
+        .distinct()
+        .source("parent_span_id"),
     Column::new(
         "trace_state",
         Text,
@@ -165,6 +168,7 @@ const COLUMNS: &[Column] = &[
         Text,
         "Id of the inference request as the span's service knows it.",
     )
+    .distinct()
     .span(
         "gen_ai.request.id",
         &[
@@ -181,6 +185,7 @@ const COLUMNS: &[Column] = &[
         Text,
         "Id in the answer; at a gateway, the engine's request id.",
     )
+    .distinct()
     .span("gen_ai.response.id", &[]),
     Column::new("gen_ai_conversation_id", Text, "Conversation or session.")
         .span("gen_ai.conversation.id", &["session.id", "thread.id"]),
@@ -241,6 +246,7 @@ const COLUMNS: &[Column] = &[
         Float,
         "Engine: arrival to last token.",
     )
+    .distinct()
     .unit("s")
     .span("gen_ai.latency.e2e", &[]),
     Column::new(
@@ -248,6 +254,7 @@ const COLUMNS: &[Column] = &[
         Float,
         "Engine: arrival to first token.",
     )
+    .distinct()
     .unit("s")
     .span("gen_ai.latency.time_to_first_token", &[]),
     Column::new(
@@ -255,6 +262,7 @@ const COLUMNS: &[Column] = &[
         Float,
         "Engine: waiting to be scheduled.",
     )
+    .distinct()
     .unit("s")
     .span("gen_ai.latency.time_in_queue", &[]),
     Column::new(
@@ -262,6 +270,7 @@ const COLUMNS: &[Column] = &[
         Float,
         "Engine: scheduled to first token.",
     )
+    .distinct()
     .unit("s")
     .span("gen_ai.latency.time_in_model_prefill", &[]),
     Column::new(
@@ -269,6 +278,7 @@ const COLUMNS: &[Column] = &[
         Float,
         "Engine: first to last token.",
     )
+    .distinct()
     .unit("s")
     .span("gen_ai.latency.time_in_model_decode", &[]),
     Column::new(
@@ -276,6 +286,7 @@ const COLUMNS: &[Column] = &[
         Float,
         "Engine: scheduled to last token.",
     )
+    .distinct()
     .unit("s")
     .span("gen_ai.latency.time_in_model_inference", &[]),
     Column::new(
@@ -283,6 +294,7 @@ const COLUMNS: &[Column] = &[
         Float,
         "Caller: call to first chunk of the stream.",
     )
+    .distinct()
     .unit("s")
     .span(
         "gen_ai.response.time_to_first_chunk",
