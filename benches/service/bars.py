@@ -99,14 +99,6 @@ def _heap(run, _):
     return text, heap <= 64 * n_spans + 256 * n_traces
 
 
-def _stored(run, _):
-    row = row_of(run, "100 % kept", scenarios.TABLES)
-    if not row or not row.get("kept_spans"):
-        return None
-    per_span = row["stored_bytes"] / row["kept_spans"]
-    return f"{per_span:.1f} B", per_span <= 35
-
-
 def _goodput(run, _):
     row = row_of(run, "overload", scenarios.TABLES)
     capacity = row_of(run, "maximum", scenarios.TABLES)
@@ -169,7 +161,6 @@ BARS = (
     ("beside a server that only receives", "25 %", _beside_receiver),
     ("memory while 30 s are undecided", "1/10 of the Collector's", _memory),
     ("heap of undecided traces", "64 B per span and 256 B per trace", _heap),
-    ("`spans` on disk, generated LLM traffic", "35 B per span", _stored),
     ("`spans` on disk, 10 M spans of a simulated fleet, 18 to a trace", "35 B per span", _fleet),
     ("one trace by id among 10 M spans, four clients", "p99 20 ms", _asked("trace", 20)),
     ("top 20 slow of the last hour with GPU evidence, 10 M spans, four clients", "100 ms", _asked("slow", 100, "p50")),

@@ -169,7 +169,6 @@ class Bench:
         row["written_bytes"] = peer.written_bytes() - written_before
         if step.peer == scenarios.TABLES:
             row["kept_spans"] = peer.kept_spans()
-            row["stored_bytes"] = peer.stored_bytes("spans")
         spans_per_s = load["accepted_spans"] / load["seconds"]
         if step.scenario == "maximum":
             self._reached[step.peer] = spans_per_s

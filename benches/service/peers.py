@@ -130,11 +130,11 @@ class Whyslow(Measured):
     def __init__(self, folder, name, binary, section, backend=None):
         home = folder.below(name)
         self._log = home / "log"
-        self._tables = home / "tables"
+        tables = home / "tables"
         config = home / "pipeline.yaml"
         protocols = {"grpc": {"endpoint": "127.0.0.1:0", "max_recv_msg_size_mib": MESSAGE_MIB}}
         exporters = {
-            "lake": {"path": str(self._tables)},
+            "lake": {"path": str(tables)},
             "otlp": {"endpoint": backend, "tls": {"insecure": True}, "compression": "none"},
         }
         chosen = "otlp" if backend else "lake"
@@ -178,11 +178,6 @@ class Whyslow(Measured):
     def kept_spans(self):
         """Spans of sampled traces."""
         return int(self.metrics()['sampler_spans_total{state="sampled"}'])
-
-    def stored_bytes(self, table):
-        """Size of the Parquet files of a table."""
-        files = (self._tables / table).rglob("*.parquet")
-        return sum(file.stat().st_size for file in files)
 
 
 def is_open(port):
