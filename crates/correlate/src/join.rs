@@ -24,7 +24,7 @@ mod series;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
 use arrow::array::RecordBatch;
 use otlp::{SpanId, TraceId};
@@ -32,8 +32,9 @@ use tables::requests::Request;
 
 use crate::placement::{Placements, Pod};
 
-use self::{concurrency::Intervals, pairs::Pairs};
+use self::pairs::Pairs;
 
+pub use concurrency::Intervals;
 pub use index::SampleIndex;
 
 /// Times of the join.
@@ -111,23 +112,23 @@ pub fn interval(request: &Request) -> (i64, i64) {
 /// What tells one engine process from another, in this order: its instance id, its pod's UID, its pod's name with the
 /// namespace; `None` where a request says none of them.
 #[must_use]
-pub fn engine_key(request: &Request) -> Option<String> {
-    let known = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+pub fn engine_key(request: &Request) -> Option<Cow<'_, str>> {
+    let known = |text| Option::as_deref(text).filter(|text: &&str| !text.is_empty());
     known(&request.service_instance_id)
         .or_else(|| known(&request.k8s_pod_uid))
+        .map(Cow::Borrowed)
         .or_else(|| {
             let name = known(&request.k8s_pod_name)?;
-            Some(format!(
-                "{}/{name}",
-                known(&request.k8s_namespace_name).unwrap_or_default()
-            ))
+            let namespace = known(&request.k8s_namespace_name).unwrap_or_default();
+            Some(Cow::Owned(format!("{namespace}/{name}")))
         })
 }
 
 /// When requests ran, by engine: all traffic, kept or not.
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
-    engines: HashMap<Arc<str>, Intervals>,
+    /// An engine's may come in parts, which are shared with whoever remembers them.
+    engines: HashMap<Arc<str>, Vec<Arc<Intervals>>>,
 }
 
 impl Traffic {
@@ -138,24 +139,39 @@ impl Traffic {
         for (engine, start, end) in requests {
             engines.entry(engine).or_default().push((start, end));
         }
-        let engines = engines
-            .into_iter()
-            .map(|(engine, intervals)| (engine, Intervals::new(intervals)));
-        Self {
-            engines: engines.collect(),
+        Self::of_parts(engines.into_iter().map(|(engine, each)| {
+            let mut intervals = Intervals::default();
+            intervals.extend(each);
+            (engine, Arc::new(intervals))
+        }))
+    }
+
+    /// Takes what is sorted already; an engine may come several times, a request only once.
+    #[must_use]
+    pub fn of_parts(parts: impl IntoIterator<Item = (Arc<str>, Arc<Intervals>)>) -> Self {
+        let mut engines: HashMap<Arc<str>, Vec<Arc<Intervals>>> = HashMap::new();
+        for (engine, part) in parts {
+            engines.entry(engine).or_default().push(part);
         }
+        Self { engines }
     }
 
     /// Requests on the engine at a moment, the one that starts then among them; `None` for an unknown engine.
     #[must_use]
     pub fn running_at(&self, engine: &str, at: i64) -> Option<usize> {
-        Some(self.engines.get(engine)?.at(at))
+        let parts = self.engines.get(engine)?.iter();
+        Some(parts.map(|part| part.at(at)).sum())
     }
 
     /// Requests that shared time with `start..end`, the one that had it among them.
     #[must_use]
     pub fn overlapping(&self, engine: &str, start: i64, end: i64) -> Option<usize> {
-        Some(self.engines.get(engine)?.overlapping(start, end))
+        let parts = self.engines.get(engine)?.iter();
+        let (began, over) = parts
+            .map(|part| part.began_and_over(start, end))
+            .fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+        // One that is empty at `start` is over then and did not begin before it.
+        Some(began.saturating_sub(over))
     }
 }
 

@@ -56,7 +56,9 @@ pub use explain::{
     EngineSample, Explanation, Fact, FactRows, FactSource, Facts, Hop, Hypothesis, Link, Neighbour,
     Part, Phase, PhaseTime, Role, SpanFact, Standing, Strength, explain,
 };
-pub use join::{KeptRequest, SampleIndex, Settings, Traffic, engine_key, evidence, interval};
+pub use join::{
+    Intervals, KeptRequest, SampleIndex, Settings, Traffic, engine_key, evidence, interval,
+};
 pub use link::{TraceSpan, link};
 pub use placement::{
     CONFIRMED_EVERY_NANOS, Change, Confidence, Event, Held, HeldOnNode, HolderParts, MissingLink,

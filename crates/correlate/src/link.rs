@@ -102,7 +102,7 @@ pub fn link(requests: &mut [Request], mut calls: Vec<Call>, spans: &[TraceSpan])
 
 /// An engine's own web server is a door too: it is no gateway in front of it.
 fn forget_frontends(requests: &[Request], calls: &mut Vec<Call>) {
-    let engines: Vec<String> = requests.iter().filter_map(engine_key).collect();
+    let engines: Vec<_> = requests.iter().filter_map(engine_key).collect();
     calls.retain(|call| {
         call.kind != Kind::Door
             || engine_key(&call.row).is_none_or(|process| !engines.contains(&process))

@@ -245,7 +245,8 @@ impl<D: Disk> Releaser<D> {
     ///
     /// The log's, or a record that does not hold what was indexed.
     pub(crate) fn release(&self, plan: Plan) -> Result<Release> {
-        let mut wanted = Vec::new();
+        let n_spans: usize = plan.traces.iter().map(|trace| trace.spans.len()).sum();
+        let mut wanted = Vec::with_capacity(n_spans + plan.late.len());
         let mut want = |handle, reports, is_root, threshold| {
             wanted.push(Wanted {
                 handle,
@@ -307,7 +308,7 @@ impl<D: Disk> Releaser<D> {
     /// Reads the wanted spans, in the order of their `idx`.
     fn read(&self, mut wanted: Vec<Wanted>) -> Result<Vec<ReleasedSpan>> {
         wanted.sort_unstable_by_key(|wanted| wanted.handle);
-        let mut found = Vec::with_capacity(wanted.len());
+        let mut found: Vec<Option<ReleasedSpan>> = vec![None; wanted.len()];
         for of_record in wanted.chunk_by(|a, b| a.handle.position == b.handle.position) {
             let Some(first) = of_record.first() else {
                 continue;
@@ -340,11 +341,11 @@ impl<D: Disk> Releaser<D> {
                     ranges: Ranges::of(body, &at),
                     restated: restate(at.span, wanted.threshold),
                 };
-                found.push((wanted.idx, span));
+                found[wanted.idx] = Some(span);
             }
         }
-        found.sort_unstable_by_key(|(idx, _)| *idx);
-        Ok(found.into_iter().map(|(_, span)| span).collect())
+        // All are there: each was found or the record lacks it, which is an error.
+        Ok(found.into_iter().flatten().collect())
     }
 
     fn read_aside(&self, positions: &[Position]) -> Result<(Vec<Record>, Vec<Report>)> {

@@ -5,7 +5,7 @@
 //!
 //! Per file: one partition (`date`, which is not a column of the file), rows sorted by the
 //! specification's order with that order in the footer's `sorting_columns`, row groups of 64 Ki rows
-//! (one unit of pruning and of a top-N scan), pages of 8 Ki rows, zstd 1 (2 when files are merged),
+//! (one unit of pruning and of a top-N scan), pages of 8 Ki rows, zstd 1 (6 when files are merged, but for ids),
 //! bloom filters of 1 % on the id columns. Page statistics on the columns that sort, prune or look up;
 //! row group statistics on other plain columns; none inside of maps and lists, where no reader uses
 //! them. Dictionaries everywhere but in columns whose values hardly ever come twice
@@ -37,9 +37,11 @@ pub(crate) const CHUNK_BYTES_MAX: usize = 512 << 20;
 const ROW_GROUP_ROWS: usize = 64 << 10;
 const PAGE_ROWS: usize = 8 << 10;
 const ZSTD_LEVEL_FLUSH: i32 = 1;
-/// Rows that stay are worth the time. From 3 on zstd looks for longer matches, which ids in hex digits do not have: their
-/// columns, and with them a file of spans, become larger again.
-pub(crate) const ZSTD_LEVEL_COMPACTION: i32 = 2;
+/// Rows that stay are worth the time.
+pub(crate) const ZSTD_LEVEL_COMPACTION: i32 = 6;
+/// Texts of which hardly any comes twice are ids in hex digits: higher levels look for longer matches, which these do not
+/// have, and the columns become larger.
+const ZSTD_LEVEL_IDS: i32 = 1;
 const BLOOM_FALSE_POSITIVES: f64 = 0.01;
 const CREATED_BY: &str = concat!("whyslow ", env!("CARGO_PKG_VERSION"));
 
@@ -220,6 +222,11 @@ fn writer_properties(layout: &Layout, zstd_level: i32) -> Result<WriterPropertie
             properties = properties
                 .set_column_dictionary_enabled(path.clone(), false)
                 .set_column_encoding(path.clone(), distinct_encoding(field.data_type()));
+            if field.data_type() == &DataType::Utf8 {
+                let level = ZstdLevel::try_new(ZSTD_LEVEL_IDS)?;
+                properties =
+                    properties.set_column_compression(path.clone(), Compression::ZSTD(level));
+            }
         }
         if layout.bloom.contains(&name) {
             properties = properties

@@ -23,7 +23,12 @@ pub static SPEC: Spec = Spec {
     name: "evidence",
     doc: "One row per kept engine request and GPU that it may have run on, or one that says which link is missing.",
     columns: COLUMNS,
-    sort: &[SortKey::descending("start_time_unix_nano")],
+    // Later rows together: who asks for evidence asks for them first, and reads the few pages that have them. Without
+    // statistics on files, so that no order of files is declared, which those of earlier versions do not have.
+    sort: &[
+        SortKey::ascending("revision"),
+        SortKey::descending("start_time_unix_nano"),
+    ],
     bloom: &["trace_id"],
     stats: &["start_time"],
     retention_days: 30,

@@ -349,7 +349,7 @@ impl Store {
     /// Appends the rows of the stages behind that need not wait any more; all of them where it is urgent.
     pub(crate) fn write_behind(&mut self, is_urgent: bool) {
         let now_unix_nano = self.now_unix_nano();
-        let (evidence, running) = (&mut self.evidence, &self.running);
+        let (evidence, running) = (&mut self.evidence, &mut self.running);
         let written =
             tokio::task::block_in_place(|| evidence.write(running, is_urgent, now_unix_nano));
         self.append_behind(EVIDENCE, written.first);

@@ -2,29 +2,37 @@
 
 /// Starts and ends of half-open intervals, each sorted by itself.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Intervals {
+pub struct Intervals {
     starts: Vec<i64>,
     ends: Vec<i64>,
 }
 
-impl Intervals {
+impl Extend<(i64, i64)> for Intervals {
     /// Takes intervals in any order. One that ends before it starts counts as empty at its start.
-    pub(crate) fn new(intervals: impl IntoIterator<Item = (i64, i64)>) -> Self {
-        let (mut starts, mut ends): (Vec<_>, Vec<_>) = intervals
-            .into_iter()
-            .map(|(start, end)| (start, end.max(start)))
-            .unzip();
-        starts.sort_unstable();
-        ends.sort_unstable();
-        Self { starts, ends }
+    fn extend<I: IntoIterator<Item = (i64, i64)>>(&mut self, intervals: I) {
+        for (start, end) in intervals {
+            self.starts.push(start);
+            self.ends.push(end.max(start));
+        }
+        // Stable, because that finds what is sorted already and merges the rest into it.
+        self.starts.sort();
+        self.ends.sort();
+    }
+}
+
+impl Intervals {
+    /// The first start and the last end; `None` if there are no intervals.
+    #[must_use]
+    pub fn span(&self) -> Option<(i64, i64)> {
+        self.starts.first().copied().zip(self.ends.last().copied())
     }
 
-    /// Intervals that share time with `start..end`: all that began before its end, less those that were over
-    /// at its start.
-    pub(crate) fn overlapping(&self, start: i64, end: i64) -> usize {
+    /// Intervals that began before `end`, and those that were over at `start`: the first less the second share time with
+    /// `start..end`.
+    pub(crate) fn began_and_over(&self, start: i64, end: i64) -> (usize, usize) {
         let began = self.starts.partition_point(|other| *other < end);
         let over = self.ends.partition_point(|other| *other <= start);
-        began.saturating_sub(over)
+        (began, over)
     }
 
     /// Intervals that hold the moment `at`.
@@ -47,14 +55,21 @@ mod tests {
         #[test]
         fn counts_are_those_of_a_loop(
             intervals in prop::collection::vec((0..200_i64, 1..60_i64), 0..60),
+            cut in 0..60_usize,
             start in 0..220_i64,
             length in 1..50_i64,
         ) {
             let intervals: Vec<_> = intervals.iter().map(|(start, length)| (*start, start + length)).collect();
             let end = start + length;
-            let set = Intervals::new(intervals.iter().copied());
+            let mut set = Intervals::default();
+            let (first, rest) = intervals.split_at(cut.min(intervals.len()));
+            set.extend(first.iter().copied());
+            set.extend(rest.iter().copied());
+            let span = intervals.iter().map(|(from, _)| *from).min().zip(intervals.iter().map(|(_, to)| *to).max());
+            prop_assert_eq!(set.span(), span);
             let overlapping = intervals.iter().filter(|(from, to)| *from < end && *to > start).count();
-            prop_assert_eq!(set.overlapping(start, end), overlapping);
+            let (began, over) = set.began_and_over(start, end);
+            prop_assert_eq!(began - over, overlapping);
             let at = intervals.iter().filter(|(from, to)| *from <= start && *to > start).count();
             prop_assert_eq!(set.at(start), at);
         }

@@ -241,7 +241,7 @@ impl Evidence {
     }
 
     /// The rows of the requests that need not wait any more; `is_urgent`: of all.
-    pub(super) fn write(&mut self, running: &Running, is_urgent: bool, now: i64) -> Rows {
+    pub(super) fn write(&mut self, running: &mut Running, is_urgent: bool, now: i64) -> Rows {
         let is_soon =
             now.saturating_sub(self.looked_unix_nano) < PAUSE_NANOS && now >= self.looked_unix_nano;
         if is_soon && !is_urgent {
@@ -337,7 +337,7 @@ impl<'a> Join<'a> {
         evidence: &Evidence,
         requests: impl Iterator<Item = &'r KeptRequest> + Clone,
         placements: &'a Placements,
-        running: &Running,
+        running: &mut Running,
     ) -> Option<Self> {
         let engines = requests
             .clone()

@@ -121,10 +121,13 @@ impl Rows {
     /// What spans report.
     fn reported<'a>(
         &mut self,
-        spans: impl Iterator<Item = &'a ReleasedSpan>,
+        spans: impl Iterator<Item = &'a ReleasedSpan> + Clone,
         followed: &Followed,
     ) -> (Vec<Request>, Vec<Call>) {
-        let (mut requests, mut calls) = (Vec::new(), Vec::new());
+        // Rows are large, and a vector that grows begins with room for four.
+        let n_that = |reports| spans.clone().filter(|span| span.reports == reports).count();
+        let mut requests = Vec::with_capacity(n_that(Reports::Request));
+        let mut calls = Vec::with_capacity(n_that(Reports::Call));
         for span in spans {
             match span.reports {
                 Reports::Itself => {}
@@ -285,16 +288,15 @@ fn count_concurrent(requests: &mut [Vec<Request>], running: &mut Running, now: i
     let (Some(from), Some(to)) = (starts().min(), starts().max()) else {
         return;
     };
-    let engines: Vec<String> = all().filter_map(correlate::engine_key).collect();
-    let traffic = running.during(engines.iter().map(String::as_str), from, to);
+    let engines: Vec<_> = all().filter_map(correlate::engine_key).collect();
+    let traffic = running.during(engines.iter().map(AsRef::as_ref), from, to);
     let counted = requests
         .iter_mut()
         .flatten()
         .filter(|request| !request.wrapper);
     for request in counted {
-        let engine = correlate::engine_key(request);
-        let n =
-            engine.and_then(|engine| traffic.running_at(&engine, correlate::interval(request).0));
+        let start = correlate::interval(request).0;
+        let n = correlate::engine_key(request).and_then(|it| traffic.running_at(&it, start));
         // One without length is over when it starts.
         request.concurrent_requests = n.and_then(|n| i64::try_from(n.max(1)).ok());
     }

@@ -3,6 +3,9 @@
 //! Bounded by the time since they were seen and by their number, the oldest going first: what ran longer ago than
 //! that beside a request is not counted.
 //!
+//! Every release asks, so what is remembered is kept sorted, and answers share it: a release costs what it brings, not
+//! what ran in its time.
+//!
 //! A start reads back when requests ran. One that comes again from the log is known by its ids then, and counts once.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -10,7 +13,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use correlate::{Traffic, engine_key, interval};
+use correlate::{Intervals, Traffic, engine_key, interval};
 use otlp::{SpanId, TraceId};
 use tables::requests::{Position, Request};
 
@@ -37,15 +40,15 @@ pub(super) struct Running {
 struct Bucket {
     since_unix_nano: i64,
     n_intervals: usize,
-    engines: HashMap<Arc<str>, Intervals>,
+    engines: HashMap<Arc<str>, OfEngine>,
 }
 
-/// Intervals of one engine and what they span.
-#[derive(Debug)]
-struct Intervals {
-    first_start: i64,
-    last_end: i64,
-    each: Vec<(i64, i64)>,
+/// Intervals of one engine.
+#[derive(Debug, Default)]
+struct OfEngine {
+    sorted: Arc<Intervals>,
+    /// Not yet in `sorted`.
+    new: Vec<(i64, i64)>,
 }
 
 impl Running {
@@ -119,17 +122,13 @@ impl Running {
         };
         bucket.n_intervals += 1;
         self.n_intervals += 1;
-        let intervals = bucket
-            .engines
-            .entry(Arc::from(engine))
-            .or_insert(Intervals {
-                first_start: start,
-                last_end: end,
-                each: Vec::new(),
-            });
-        intervals.first_start = intervals.first_start.min(start);
-        intervals.last_end = intervals.last_end.max(end);
-        intervals.each.push((start, end));
+        let interval = (start, end);
+        if let Some(of_engine) = bucket.engines.get_mut(&*engine) {
+            of_engine.new.push(interval);
+        } else {
+            let of_engine = bucket.engines.entry(Arc::from(engine)).or_default();
+            of_engine.new.push(interval);
+        }
     }
 
     fn forget(&mut self, now: i64) {
@@ -143,9 +142,9 @@ impl Running {
         }
     }
 
-    /// What ran on these engines at any time in `from..=to`.
+    /// What ran on these engines at any time in `from..=to`, and maybe at others.
     pub(super) fn during<'a>(
-        &self,
+        &mut self,
         engines: impl IntoIterator<Item = &'a str>,
         from: i64,
         to: i64,
@@ -153,16 +152,30 @@ impl Running {
         let mut wanted: Vec<&str> = engines.into_iter().collect();
         wanted.sort_unstable();
         wanted.dedup();
-        let overlaps = move |start: i64, end: i64| start <= to && end >= from;
-        let of_engines = wanted.iter().flat_map(|engine| {
-            let buckets = self.buckets.iter();
-            buckets.filter_map(move |bucket| bucket.engines.get_key_value(*engine))
-        });
-        let found = of_engines
-            .filter(|(_, all)| overlaps(all.first_start, all.last_end))
-            .flat_map(|(engine, all)| all.each.iter().map(move |each| (engine, *each)))
-            .filter(|(_, (start, end))| overlaps(*start, *end));
-        Traffic::new(found.map(|(engine, (start, end))| (Arc::clone(engine), start, end)))
+        let mut parts = Vec::new();
+        for engine in wanted {
+            let name: Arc<str> = Arc::from(engine);
+            for bucket in &mut self.buckets {
+                let Some(of_engine) = bucket.engines.get_mut(engine) else {
+                    continue;
+                };
+                let part = of_engine.sorted();
+                let overlaps = |(start, end)| start <= to && end >= from;
+                if part.span().is_some_and(overlaps) {
+                    parts.push((Arc::clone(&name), Arc::clone(part)));
+                }
+            }
+        }
+        Traffic::of_parts(parts)
+    }
+}
+
+impl OfEngine {
+    fn sorted(&mut self) -> &Arc<Intervals> {
+        if !self.new.is_empty() {
+            Arc::make_mut(&mut self.sorted).extend(self.new.drain(..));
+        }
+        &self.sorted
     }
 }
 

@@ -103,7 +103,7 @@ impl Stage {
     }
 
     fn look(&mut self, is_urgent: bool) {
-        let Rows { first, completed } = self.evidence.write(&self.running, is_urgent, self.now);
+        let Rows { first, completed } = self.evidence.write(&mut self.running, is_urgent, self.now);
         self.first.extend(first);
         self.completed.extend(completed);
     }
