@@ -93,9 +93,7 @@ fn release(group: &mut BenchmarkGroup<'_, WallTime>, kept_percent: u32) -> Resul
             BatchSize::PerIteration,
         );
     });
-    failure
-        .into_inner()
-        .map_or(Ok(()), |found| Err(found.into()))
+    failure.into_inner().map_or(Ok(()), Err)
 }
 
 /// A round of exports arrives and is decided; what was released before is committed.

@@ -11,6 +11,7 @@
 //! Only statements about the catalog come here: one about spans means the same at every door.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
@@ -51,8 +52,7 @@ const AGGREGATES: [&str; 9] = [
 /// The statement as DataFusion plans it.
 pub(super) fn rewritten(mut statement: Statement) -> Statement {
     let expands = statement.to_string().contains(EXPAND);
-    // Nothing breaks it off.
-    let _: ControlFlow<()> = VisitMut::visit(&mut statement, &mut Rewriter { expands });
+    let ControlFlow::Continue(()) = VisitMut::visit(&mut statement, &mut Rewriter { expands });
     statement
 }
 
@@ -62,9 +62,9 @@ struct Rewriter {
 }
 
 impl VisitorMut for Rewriter {
-    type Break = ();
+    type Break = Infallible;
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Infallible> {
         if is_of_list(expr) || (self.expands && is_expanded(expr)) {
             *expr = no_number();
         }
@@ -77,7 +77,7 @@ impl VisitorMut for Rewriter {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Infallible> {
         if let SetExpr::Select(select) = query.body.as_mut() {
             name_apart(select);
         }
