@@ -21,10 +21,12 @@ impl Extend<(i64, i64)> for Intervals {
 }
 
 impl Intervals {
-    /// The first start and the last end; `None` if there are no intervals.
+    /// Does any of them touch `from..=to`?
     #[must_use]
-    pub fn span(&self) -> Option<(i64, i64)> {
-        self.starts.first().copied().zip(self.ends.last().copied())
+    pub fn any_in(&self, from: i64, to: i64) -> bool {
+        let began = self.starts.partition_point(|start| *start <= to);
+        let over = self.ends.partition_point(|end| *end < from);
+        began > over
     }
 
     /// Intervals that began before `end`, and those that were over at `start`: the first less the second share time with
@@ -60,16 +62,16 @@ mod tests {
             length in 1..50_i64,
         ) {
             let intervals: Vec<_> = intervals.iter().map(|(start, length)| (*start, start + length)).collect();
-            let end = start + length;
             let mut set = Intervals::default();
             let (first, rest) = intervals.split_at(cut.min(intervals.len()));
             set.extend(first.iter().copied());
             set.extend(rest.iter().copied());
-            let span = intervals.iter().map(|(from, _)| *from).min().zip(intervals.iter().map(|(_, to)| *to).max());
-            prop_assert_eq!(set.span(), span);
+            let end = start + length;
             let overlapping = intervals.iter().filter(|(from, to)| *from < end && *to > start).count();
             let (began, over) = set.began_and_over(start, end);
             prop_assert_eq!(began - over, overlapping);
+            let touches = intervals.iter().any(|(from, to)| *from <= end && *to >= start);
+            prop_assert_eq!(set.any_in(start, end), touches);
             let at = intervals.iter().filter(|(from, to)| *from <= start && *to > start).count();
             prop_assert_eq!(set.at(start), at);
         }

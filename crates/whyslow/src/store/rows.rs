@@ -121,13 +121,10 @@ impl Rows {
     /// What spans report.
     fn reported<'a>(
         &mut self,
-        spans: impl Iterator<Item = &'a ReleasedSpan> + Clone,
+        spans: impl Iterator<Item = &'a ReleasedSpan>,
         followed: &Followed,
     ) -> (Vec<Request>, Vec<Call>) {
-        // Rows are large, and a vector that grows begins with room for four.
-        let n_that = |reports| spans.clone().filter(|span| span.reports == reports).count();
-        let mut requests = Vec::with_capacity(n_that(Reports::Request));
-        let mut calls = Vec::with_capacity(n_that(Reports::Call));
+        let (mut requests, mut calls) = (Vec::new(), Vec::new());
         for span in spans {
             match span.reports {
                 Reports::Itself => {}

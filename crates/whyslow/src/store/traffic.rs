@@ -122,13 +122,8 @@ impl Running {
         };
         bucket.n_intervals += 1;
         self.n_intervals += 1;
-        let interval = (start, end);
-        if let Some(of_engine) = bucket.engines.get_mut(&*engine) {
-            of_engine.new.push(interval);
-        } else {
-            let of_engine = bucket.engines.entry(Arc::from(engine)).or_default();
-            of_engine.new.push(interval);
-        }
+        let of_engine = bucket.engines.entry(Arc::from(engine)).or_default();
+        of_engine.new.push((start, end));
     }
 
     fn forget(&mut self, now: i64) {
@@ -160,8 +155,7 @@ impl Running {
                     continue;
                 };
                 let part = of_engine.sorted();
-                let overlaps = |(start, end)| start <= to && end >= from;
-                if part.span().is_some_and(overlaps) {
+                if part.any_in(from, to) {
                     parts.push((Arc::clone(&name), Arc::clone(part)));
                 }
             }
@@ -248,6 +242,15 @@ mod tests {
         assert_eq!(traffic.running_at("b", 15), None, "was not asked for");
         let traffic = running.during(["a"], 30, 100);
         assert_eq!(traffic.overlapping("a", 30, 100), Some(1));
+    }
+
+    #[test]
+    fn nothing_is_known_of_a_time_in_which_nothing_ran() {
+        let mut running = Running::new(BUCKET_NANOS);
+        running.add(&request("a", 10, 20), 0);
+        running.add(&request("a", 100, 120), 0);
+        let traffic = running.during(["a"], 40, 60);
+        assert_eq!(traffic.overlapping("a", 40, 60), None);
     }
 
     #[test]
