@@ -31,7 +31,7 @@
 //! | how rows get into the log, retries, conflicts | `commit`, `written` |
 //! | compaction, retention, vacuum | `maintain` |
 //! | what readers see, refresh | `table`, `data_file`, `statistics` |
-//! | the newest rows without SQL | `recent` |
+//! | the newest rows without SQL, all rows of a file | `recent`, `file_rows` |
 
 mod attempts;
 mod checkpoint;
@@ -39,11 +39,13 @@ mod commit;
 mod create;
 mod data_file;
 mod error;
+mod file_rows;
 mod kernel;
 mod lake;
 mod layout;
 mod location;
 mod maintain;
+mod object;
 mod parquet_file;
 mod recent;
 #[cfg(feature = "testing")]

@@ -7,26 +7,20 @@
 //! they are read, at most twice that per file that is open ([`FILES_OPEN`]). After [`UNREADABLE_MAX`] files that cannot be
 //! read, the rest is not tried: the store is away.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{AsArray as _, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Schema, SchemaRef, TimestampMicrosecondType};
-use bytes::Bytes;
-use futures::future::BoxFuture;
-use futures::{FutureExt as _, StreamExt as _, TryFutureExt as _, stream};
-use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt as _};
-use parquet::arrow::arrow_reader::ArrowReaderOptions;
-use parquet::arrow::async_reader::AsyncFileReader;
+use futures::{StreamExt as _, stream};
 use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
+use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::statistics::Statistics;
 
 use crate::data_file::DataFile;
 use crate::error::{Error, Result};
+use crate::object::Object;
 use crate::parquet_file;
 use crate::statistics::Bound;
 use crate::table::{Inner, Table};
@@ -37,8 +31,6 @@ const FILES_OPEN: usize = 4;
 const UNREADABLE_MAX: usize = 8;
 /// Rows that are decoded at once.
 const READ_ROWS: usize = 8 << 10;
-/// Bytes read from the end of a file at first; holds the footer of most files.
-const FOOTER_BYTES: usize = 64 << 10;
 
 /// Which rows are wanted.
 #[derive(Debug, Clone, Copy)]
@@ -169,19 +161,9 @@ impl<'a> Reading<'a> {
     }
 
     async fn file(&self, file: &DataFile) -> Result<Kept> {
-        let path = crate::create::object_path(&self.inner.root, &file.path)?;
-        let object = Object {
-            store: Arc::clone(self.inner.kernel.store()),
-            path,
-            size_bytes: file.size_bytes,
-        };
-        self.rows_of(object)
-            .await
-            .map_err(|source| Error::ReadFile {
-                table: self.inner.layout.name,
-                path: file.path.to_string(),
-                source,
-            })
+        let object = Object::of(self.inner, file)?;
+        let rows = self.rows_of(object).await;
+        rows.map_err(|source| self.inner.read_file(file, source))
     }
 
     async fn rows_of(&self, object: Object) -> Result<Kept, ParquetError> {
@@ -310,49 +292,4 @@ fn times(batch: &RecordBatch) -> impl Iterator<Item = Option<i64>> + '_ {
         .column(0)
         .as_primitive_opt::<TimestampMicrosecondType>();
     times.into_iter().flatten()
-}
-
-/// A file as the Parquet reader asks for it.
-struct Object {
-    store: Arc<dyn ObjectStore>,
-    path: Path,
-    size_bytes: u64,
-}
-
-impl AsyncFileReader for Object {
-    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, ParquetError>> {
-        self.store
-            .get_range(&self.path, range)
-            .map_err(of_store)
-            .boxed()
-    }
-
-    fn get_byte_ranges(
-        &mut self,
-        ranges: Vec<Range<u64>>,
-    ) -> BoxFuture<'_, Result<Vec<Bytes>, ParquetError>> {
-        async move {
-            let bytes = self.store.get_ranges(&self.path, &ranges).await;
-            bytes.map_err(of_store)
-        }
-        .boxed()
-    }
-
-    fn get_metadata<'a>(
-        &'a mut self,
-        options: Option<&'a ArrowReaderOptions>,
-    ) -> BoxFuture<'a, Result<Arc<ParquetMetaData>, ParquetError>> {
-        async move {
-            let size_bytes = self.size_bytes;
-            let reader = ParquetMetaDataReader::new()
-                .with_arrow_reader_options(options)
-                .with_prefetch_hint(Some(FOOTER_BYTES));
-            Ok(Arc::new(reader.load_and_finish(self, size_bytes).await?))
-        }
-        .boxed()
-    }
-}
-
-fn of_store(error: object_store::Error) -> ParquetError {
-    ParquetError::External(Box::new(error))
 }

@@ -19,6 +19,7 @@ use arrow::datatypes::SchemaRef;
 use delta_kernel::{KernelError, Snapshot, SnapshotRef};
 use object_store::ObjectStore;
 use object_store::path::Path;
+use parquet::errors::ParquetError;
 use url::Url;
 
 use crate::create;
@@ -282,6 +283,14 @@ impl Inner {
         Error::ReadLog {
             table: self.layout.name,
             source: Box::new(source),
+        }
+    }
+
+    pub(crate) fn read_file(&self, file: &DataFile, source: ParquetError) -> Error {
+        Error::ReadFile {
+            table: self.layout.name,
+            path: file.path.to_string(),
+            source,
         }
     }
 

@@ -9,8 +9,7 @@ use datafusion::common::Result as DataFusionResult;
 use datafusion::logical_expr::TableType;
 use lake::Lake;
 
-use crate::id_index::IdIndex;
-use crate::scan::LakeTable;
+use crate::scan::{InMemory, LakeTable};
 use crate::views::VIEWS;
 
 /// Name of the only catalog.
@@ -41,14 +40,14 @@ pub(crate) struct StatementSchema {
 
 impl StatementSchema {
     /// Names of a statement that begins now.
-    pub(crate) fn new(lake: &Lake, ids: &Arc<IdIndex>) -> Arc<Self> {
+    pub(crate) fn new(lake: &Lake, kept: &Arc<InMemory>) -> Arc<Self> {
         let tables = tables::all()
             .into_iter()
             .filter_map(|spec| lake.table(spec.name))
             .map(|table| {
                 (
                     table.spec().name,
-                    Arc::new(LakeTable::new(Arc::clone(table), Arc::clone(ids))),
+                    Arc::new(LakeTable::new(Arc::clone(table), Arc::clone(kept))),
                 )
             })
             .collect();

@@ -23,7 +23,9 @@ use crate::id_index::IdIndex;
 use crate::metrics::{Metrics, Tally};
 use crate::question::{Described, Question};
 use crate::reference;
+use crate::scan::InMemory;
 use crate::session::Sessions;
+use crate::small_files::SmallFiles;
 use crate::statement_log::Line;
 use crate::stop::{StopOnDrop, stoppable};
 
@@ -83,7 +85,10 @@ impl Engine {
         let queue_max = statements_max.saturating_add(config.statements_waiting_max);
         Ok(Self {
             shared: Arc::new(Shared {
-                ids: Arc::new(IdIndex::new(&lake, config.id_filters_bytes())),
+                kept: Arc::new(InMemory {
+                    ids: IdIndex::new(&lake, config.id_filters_bytes()),
+                    small: SmallFiles::new(&lake, config.small_files_bytes()),
+                }),
                 lake,
                 sessions,
                 postgres: OnceCell::new(),

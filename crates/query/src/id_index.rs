@@ -1,12 +1,10 @@
 //! Which files and row groups can hold an identifier, known without asking the store.
 //!
 //! Limits first: filters take at most [`Config::id_filters_mib`](crate::Config::id_filters_mib), shared evenly by the tables
-//! that have id columns. What does not fit are the files that were written first; those are asked as if there were no
-//! index. An `IN` list of more than [`IDS_MAX`] identifiers is not looked up.
+//! that have id columns. Files for which there is no room ([`Newest`]) are asked as if there were no index. An `IN` list of more than [`IDS_MAX`] identifiers is not looked up.
 //!
 //! A row group has a bloom filter for each id column (`trace_id`, `request_id`, ..). Read by statements, they are what
-//! one trace by its id costs: a read for each row group of each file. Here they are read once for each file, kept
-//! as long as the file is live, and asked in memory: files that cannot hold an identifier are not in the plan, and of the
+//! one trace by its id costs: a read for each row group of each file. Here they are read once for each file and asked in memory: files that cannot hold an identifier are not in the plan, and of the
 //! others only the row groups that can.
 //!
 //! # Decided
@@ -15,35 +13,29 @@
 //! no span of the trace comes later and no writer lags. A filter has no false "no": whatever is in a file is found there,
 //! late spans, other writers and merged files alike. It costs one false row group in a hundred.
 //!
-//! **By file, not by version.** Files never change under their name, so a new version of a table costs the filters of
-//! its new files and nothing else, and there is nothing to bring up to date.
-//!
 //! Does not: know what an identifier means, or keep a row from an answer (a file that cannot be read here is asked
 //! later, and its error is the statement's then).
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use datafusion::common::{DataFusionError, Result as DataFusionResult, ScalarValue};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::parquet::ParquetAccessPlan;
 use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
 use datafusion::physical_expr::utils::{Guarantee, LiteralGuarantee};
-use futures::future::join_all;
 use lake::{DataFile, Lake, Table};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use parquet::bloom_filter::Sbbf;
 use parquet::file::metadata::{ColumnChunkMetaData, PageIndexPolicy, RowGroupMetaData};
-use tokio::sync::Mutex;
 
+use crate::newest::{Kept, Newest, Reader};
 use crate::scan::FOOTER_BYTES;
 
 /// Identifiers of one list that are looked up. A longer list is in nearly every row group anyway.
 const IDS_MAX: usize = 500;
-
-/// Files whose filters are read at a time.
-const FILES_READ_AT_ONCE: usize = 16;
 
 /// Filters of all tables of a lake.
 #[derive(Debug)]
@@ -80,9 +72,7 @@ impl IdIndex {
         let tables = with_ids.into_iter().map(|spec| {
             let filters = TableFilters {
                 columns: spec.bloom,
-                bytes_max: share,
-                reading: Mutex::default(),
-                known: RwLock::default(),
+                files: Newest::new(share),
             };
             (spec.name, filters)
         });
@@ -125,19 +115,25 @@ impl IdIndex {
     pub(crate) fn bytes(&self) -> usize {
         self.tables
             .values()
-            .map(|table| table.known().n_bytes())
+            .map(|table| table.files.known().n_bytes())
             .sum()
+    }
+}
+
+impl<'a> Candidate<'a> {
+    /// All row groups of a file.
+    pub(crate) fn whole(file: &'a DataFile) -> Self {
+        Self {
+            file,
+            row_groups: None,
+        }
     }
 }
 
 impl<'a> Narrowed<'a> {
     fn unjudged(files: Vec<&'a DataFile>) -> Self {
-        let unknown = |file| Candidate {
-            file,
-            row_groups: None,
-        };
         Self {
-            files: files.into_iter().map(unknown).collect(),
+            files: files.into_iter().map(Candidate::whole).collect(),
             is_judged: false,
         }
     }
@@ -154,58 +150,7 @@ struct Sought {
 #[derive(Debug)]
 struct TableFilters {
     columns: &'static [&'static str],
-    bytes_max: usize,
-    /// Held while filters are read: statements that come together read them once.
-    reading: Mutex<()>,
-    known: RwLock<Known>,
-}
-
-/// Places of the live files in the list of the table, by their path: the higher, the newer.
-type Ages<'a> = HashMap<&'a str, usize>;
-
-/// Filters by the path of their file.
-#[derive(Debug, Default)]
-struct Known {
-    files: HashMap<Arc<str>, FileFilters>,
-    /// The newest live file for which there was no room: older ones need not be tried.
-    left_out: Option<Arc<str>>,
-}
-
-impl Known {
-    fn n_bytes(&self) -> usize {
-        self.files.values().map(|file| file.n_bytes).sum()
-    }
-
-    /// Files that are not newer than this one do not come in.
-    fn floor(&self, ages: &Ages<'_>) -> Option<usize> {
-        ages.get(&**self.left_out.as_ref()?).copied()
-    }
-
-    /// Makes room where files are not live any more.
-    fn forget_gone(&mut self, ages: &Ages<'_>) {
-        let n_files = self.files.len();
-        self.files.retain(|path, _| ages.contains_key(&**path));
-        if self.files.len() < n_files {
-            self.left_out = None;
-        }
-    }
-
-    /// Keeps the filters of a file; the oldest go for it, itself where it is the oldest.
-    fn admit(&mut self, ages: &Ages<'_>, bytes_max: usize, file: &DataFile, new: FileFilters) {
-        let age = |path: &str| ages.get(path).copied();
-        self.files.insert(Arc::clone(&file.path), new);
-        while self.n_bytes() > bytes_max {
-            let oldest = self.files.keys().min_by_key(|path| age(path)).cloned();
-            let Some(oldest) = oldest else {
-                return;
-            };
-            self.files.remove(&oldest);
-            let floor = self.floor(ages);
-            if floor < age(&oldest) {
-                self.left_out = Some(oldest);
-            }
-        }
-    }
+    files: Newest<FileFilters>,
 }
 
 impl TableFilters {
@@ -223,23 +168,14 @@ impl TableFilters {
         Some(Sought { column_idx, values })
     }
 
-    /// A panic while a lock was held leaves whole values.
-    fn known(&self) -> RwLockReadGuard<'_, Known> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn known_mut(&self) -> RwLockWriteGuard<'_, Known> {
-        self.known.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn judged<'a>(&self, files: Vec<&'a DataFile>, sought: &[Sought]) -> Narrowed<'a> {
-        let known = self.known();
+        let known = self.files.known();
         let mut narrowed = Narrowed {
             files: Vec::new(),
             is_judged: true,
         };
         for file in files {
-            let row_groups = match known.files.get(&file.path) {
+            let row_groups = match known.get(file) {
                 None => {
                     narrowed.is_judged = false;
                     None
@@ -254,7 +190,7 @@ impl TableFilters {
         narrowed
     }
 
-    /// Reads the filters of files that are not known, the newest first, as far as there is room.
+    /// Reads the filters of files that are not known.
     async fn read_missing(
         &self,
         store: &Arc<dyn ObjectStore>,
@@ -262,43 +198,27 @@ impl TableFilters {
         live: &[DataFile],
         files: &[&DataFile],
     ) {
-        let missing = || {
-            let known = self.known();
-            let missing = files.iter().rev().copied();
-            missing
-                .filter(|file| !known.files.contains_key(&file.path))
-                .collect::<Vec<_>>()
+        let reader = FilterReader {
+            store,
+            table,
+            columns: self.columns,
         };
-        if self.bytes_max == 0 || missing().is_empty() {
-            return;
-        }
-        let _one_at_a_time = self.reading.lock().await;
-        let ages = live.iter().enumerate();
-        let ages: Ages<'_> = ages.map(|(age, file)| (&*file.path, age)).collect();
-        self.known_mut().forget_gone(&ages);
-        for group in missing().chunks(FILES_READ_AT_ONCE) {
-            let floor = self.known().floor(&ages);
-            let is_new = |file: &&&DataFile| floor < ages.get(&*file.path).copied();
-            let group = group.iter().filter(is_new);
-            let read = join_all(group.map(|file| self.read(store, table, file))).await;
-            if read.is_empty() {
-                return;
-            }
-            for (file, filters) in read.into_iter().flatten() {
-                self.known_mut().admit(&ages, self.bytes_max, file, filters);
-            }
-        }
+        self.files.read_missing(live, files, &reader).await;
     }
+}
 
-    async fn read<'a>(
-        &self,
-        store: &Arc<dyn ObjectStore>,
-        table: &Table,
-        file: &'a DataFile,
-    ) -> Option<(&'a DataFile, FileFilters)> {
-        let path = table.object_path(file).ok()?;
-        match FileFilters::read(store, path, file.size_bytes, self.columns).await {
-            Ok(filters) => Some((file, filters)),
+struct FilterReader<'a> {
+    store: &'a Arc<dyn ObjectStore>,
+    table: &'a Table,
+    columns: &'a [&'a str],
+}
+
+#[async_trait]
+impl Reader<FileFilters> for FilterReader<'_> {
+    async fn read(&self, file: &DataFile) -> Option<FileFilters> {
+        let path = self.table.object_path(file).ok()?;
+        match FileFilters::read(self.store, path, file.size_bytes, self.columns).await {
+            Ok(filters) => Some(filters),
             Err(error) => {
                 tracing::debug!(path = %file.path, %error, "bloom filters cannot be read");
                 None
@@ -313,6 +233,12 @@ struct FileFilters {
     /// By row group, then by column of the table's id columns; `None` where the file has none.
     row_groups: Vec<Vec<Option<Sbbf>>>,
     n_bytes: usize,
+}
+
+impl Kept for FileFilters {
+    fn n_bytes(&self) -> usize {
+        self.n_bytes
+    }
 }
 
 /// What a filter takes beside its bits.

@@ -15,7 +15,8 @@
 //! | `profile` | chooses from the statement how files are read |
 //! | `time_bounds` | hands filters on times through groupings and windows, towards the files |
 //! | `cross_join` | keeps a rule of DataFusion from dropping join keys |
-//! | `scan`, `pruning`, `id_index`, `fresh` | one table: files that can hold an answer, and the fresh rows |
+//! | `scan`, `pruning`, `id_index`, `small_files`, `in_memory` | one table: files that can hold an answer, and the rows in memory |
+//! | `newest` | what is kept in memory of files, as far as there is room |
 //! | `session` | DataFusion state of one statement: memory, spill folder, settings |
 //! | `executor` | the threads that plan and execute |
 //! | [`Engine`] | the route as one function |
@@ -69,10 +70,12 @@ mod profile;
 mod time_bounds;
 
 mod file_reader;
-mod fresh;
 mod id_index;
+mod in_memory;
+mod newest;
 mod pruning;
 mod scan;
+mod small_files;
 
 mod answer;
 mod engine;

@@ -1,7 +1,8 @@
 //! One table of the lake as DataFusion sees it.
 //!
 //! A scan is the union of two parts of one [`lake::View`]: the committed files that can hold an
-//! answer (by the statistics of the log, and where an identifier is sought by [`IdIndex`]), and the fresh rows that are in memory only. A statement takes the view once per table, at
+//! answer (by the statistics of the log, and where an identifier is sought by [`IdIndex`]), and what is in memory: the fresh
+//! rows, and those of small files ([`SmallFiles`]). A statement takes the view once per table, at
 //! its first use; a commit that happens meanwhile moves rows from one part to the other in later
 //! views only, so that each row is read exactly once.
 //!
@@ -40,11 +41,12 @@ use lake::DataFile;
 use tables::SortKey;
 
 use crate::file_reader::ReaderFactory;
-use crate::fresh;
 use crate::id_index::{Candidate, IdIndex, Narrowed};
+use crate::in_memory;
 use crate::profile::{self, Profile};
 use crate::pruning;
 use crate::session;
+use crate::small_files::SmallFiles;
 
 /// Files above which they get no statistics, and so no order: those of all columns are held while
 /// planning, some 20 KiB for each file.
@@ -60,17 +62,24 @@ pub(crate) const FOOTER_BYTES: usize = 512 * 1024;
 #[derive(Debug)]
 pub(crate) struct LakeTable {
     table: Arc<lake::Table>,
-    ids: Arc<IdIndex>,
+    kept: Arc<InMemory>,
     layout: Layout,
     view: OnceLock<lake::View>,
 }
 
+/// What all statements know of the files of a lake.
+#[derive(Debug)]
+pub(crate) struct InMemory {
+    pub(crate) ids: IdIndex,
+    pub(crate) small: SmallFiles,
+}
+
 impl LakeTable {
-    pub(crate) fn new(table: Arc<lake::Table>, ids: Arc<IdIndex>) -> Self {
+    pub(crate) fn new(table: Arc<lake::Table>, kept: Arc<InMemory>) -> Self {
         let layout = Layout::new(&table.schema());
         Self {
             table,
-            ids,
+            kept,
             layout,
             view: OnceLock::new(),
         }
@@ -288,10 +297,16 @@ impl TableProvider for LakeTable {
         let ids = predicate
             .as_ref()
             .map(|predicate| predicate.literal_guarantees());
-        let narrowed = self
+        let kept = &self.kept;
+        let mut narrowed = kept
             .ids
             .narrowed(&self.table, &view.files, files, ids.unwrap_or_default())
             .await;
+        let small = kept
+            .small
+            .taken_from(&mut narrowed.files, &self.table, &view.files);
+        let mut batches = small.await;
+        batches.extend_from_slice(&view.fresh);
         let orders = match profile::in_force(state) {
             Profile::List => self.orders(),
             Profile::Needle | Profile::Top | Profile::Scan => Vec::new(),
@@ -300,9 +315,9 @@ impl TableProvider for LakeTable {
         if !narrowed.files.is_empty() {
             parts.push(self.scan_files(state, &narrowed, projection, &orders, limit)?);
         }
-        if !view.fresh.is_empty() {
-            parts.push(fresh::scan(
-                &view.fresh,
+        if !batches.is_empty() {
+            parts.push(in_memory::scan(
+                &batches,
                 &self.layout,
                 projection,
                 &orders,

@@ -8,6 +8,7 @@ mod plans;
 mod reference;
 mod rows;
 mod slt;
+mod small_files;
 pub(crate) mod statement_log;
 pub(crate) mod support;
 mod views;

@@ -19,11 +19,11 @@ use tokio::sync::OnceCell;
 use super::Listed;
 use crate::catalog::StatementSchema;
 use crate::error::{Error, Limits, Result};
-use crate::id_index::IdIndex;
 use crate::naming::{add_all_views, add_views};
 use crate::pg_catalog::PostgresCatalog;
 use crate::profile;
 use crate::question::{Described, Dialect, PARAMETERS_MAX, Question};
+use crate::scan::InMemory;
 use crate::session::{self, Sessions};
 use crate::statement;
 
@@ -31,7 +31,7 @@ use crate::statement;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) lake: Arc<Lake>,
-    pub(super) ids: Arc<IdIndex>,
+    pub(super) kept: Arc<InMemory>,
     pub(super) sessions: Sessions,
     pub(super) postgres: OnceCell<PostgresCatalog>,
     pub(super) statement_bytes_max: usize,
@@ -73,7 +73,7 @@ impl Shared {
     async fn logical(&self, question: &Question) -> Result<(LogicalPlan, SessionState)> {
         let (sql, bytes_max) = (question.sql.as_str(), self.statement_bytes_max);
         let fault = |source| Error::from_datafusion(source, self.limits);
-        let names = StatementSchema::new(&self.lake, &self.ids);
+        let names = StatementSchema::new(&self.lake, &self.kept);
         let said = question.said.as_deref();
         let (parsed, is_postgres) = match question.dialect {
             Dialect::Own => (statement::parse(sql, bytes_max, said)?, false),
@@ -100,7 +100,7 @@ impl Shared {
 
     pub(super) async fn tables(&self) -> Result<Vec<Listed>> {
         let fault = |source| Error::from_datafusion(source, self.limits);
-        let names = StatementSchema::new(&self.lake, &self.ids);
+        let names = StatementSchema::new(&self.lake, &self.kept);
         let state = self.sessions.open(self.sessions.base(), names.catalogs());
         add_all_views(&state.map_err(fault)?, &names).await?;
         let mut listed = Vec::new();

@@ -10,7 +10,9 @@ use datafusion::physical_expr::utils::LiteralGuarantee;
 use lake::sim::SimStore;
 use lake::{Lake, Maintenance, Mode};
 
-use super::support::{Fixture, NEW_YEAR, SECOND, batch, config, fixture, fixture_over, numbered};
+use super::support::{
+    Fixture, NEW_YEAR, SECOND, batch, config_of_files, fixture, fixture_over, numbered,
+};
 use crate::Config;
 use crate::id_index::IdIndex;
 
@@ -53,7 +55,7 @@ async fn files_in_plan(fixture: &Fixture, sql: &str) -> usize {
 
 #[tokio::test]
 async fn only_files_that_have_the_identifier_are_in_the_plan() {
-    let fixture = with_files(&SimStore::new(1), &config()).await;
+    let fixture = with_files(&SimStore::new(1), &config_of_files()).await;
     let [a, b, nowhere] = [3, 33, 999].map(id);
     for table in TABLES {
         for (condition, n_expected) in [
@@ -79,7 +81,7 @@ async fn only_files_that_have_the_identifier_are_in_the_plan() {
 #[tokio::test]
 async fn a_warm_statement_lists_nothing_and_reads_one_file() {
     let store = SimStore::new(1);
-    let fixture = with_files(&store, &config()).await;
+    let fixture = with_files(&store, &config_of_files()).await;
     for table in TABLES {
         let needle = format!("SELECT * FROM {table} WHERE trace_id = '{}'", id(17));
         fixture.ask(&needle).await;
@@ -108,7 +110,7 @@ async fn without_the_index_each_statement_reads_the_filters_of_all_files() {
     let store = SimStore::new(1);
     let without = Config {
         id_filters_mib: 0,
-        ..config()
+        ..config_of_files()
     };
     let fixture = with_files(&store, &without).await;
     let needle = format!("SELECT * FROM spans WHERE trace_id = '{}'", id(17));
@@ -122,7 +124,7 @@ async fn without_the_index_each_statement_reads_the_filters_of_all_files() {
 #[tokio::test]
 async fn no_statement_lists_the_store() {
     let store = SimStore::new(1);
-    let fixture = with_files(&store, &config()).await;
+    let fixture = with_files(&store, &config_of_files()).await;
     fixture.append("spans", 99, batch("spans", &[numbered(NEW_YEAR, 17)]));
     for sql in [
         "SELECT count(*) FROM spans",
@@ -283,17 +285,21 @@ async fn an_identifier_has_the_rows_that_a_scan_counts() {
         .and_then(|seed| seed.parse().ok());
     let without = Config {
         id_filters_mib: 0,
-        ..config()
+        ..config_of_files()
     };
     for seed in seed.map_or(1..3_u64, |seed| seed..seed + 1) {
-        let config = if seed % 2 == 0 { &without } else { &config() };
+        let config = if seed % 2 == 0 {
+            &without
+        } else {
+            &config_of_files()
+        };
         lookup_equals_scan(seed, config).await;
     }
 }
 
 #[tokio::test]
 async fn a_file_that_cannot_be_read_is_an_error_and_not_an_absence() {
-    let fixture = fixture(&config()).await;
+    let fixture = fixture(&config_of_files()).await;
     let rows = [numbered(NEW_YEAR, scattered(1))];
     fixture.append("spans", 1, batch("spans", &rows));
     fixture.commit("spans", 1).await;
@@ -328,7 +334,7 @@ fn is_trace(fixture: &Fixture, number: i64) -> Vec<LiteralGuarantee> {
 #[tokio::test]
 async fn what_does_not_fit_is_the_oldest_and_memory_keeps_its_bound() {
     let store = SimStore::new(1);
-    let fixture = with_files(&store, &config()).await;
+    let fixture = with_files(&store, &config_of_files()).await;
     let traces = fixture.lake.table("traces").unwrap();
     let view = traces.view();
     let one = IdIndex::new(&fixture.lake, usize::MAX);

@@ -1,6 +1,8 @@
 //! How a statement reads: which files, in which order, in which profile.
 
-use super::support::{Cell, DAY, Fixture, NEW_YEAR, batch, config, fixture, numbered, row};
+use super::support::{
+    Cell, DAY, Fixture, NEW_YEAR, batch, config_of_files, fixture, numbered, row,
+};
 
 /// What tells a series of samples from others.
 const SERIES: [(&str, Cell); 2] = [
@@ -15,7 +17,7 @@ async fn three_days(table: &str) -> Fixture {
 
 /// The same, with more in each row than its id.
 async fn three_days_of(table: &str, cells: &[(&'static str, Cell)]) -> Fixture {
-    let fixture = fixture(&config()).await;
+    let fixture = fixture(&config_of_files()).await;
     for day in 0..3 {
         let rows: Vec<_> = (0..4)
             .map(|n| {

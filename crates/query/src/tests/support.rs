@@ -41,6 +41,14 @@ pub(crate) fn config() -> Config {
     }
 }
 
+/// The same where each statement reads the files that it needs, however small: tests have no large ones.
+pub(crate) fn config_of_files() -> Config {
+    Config {
+        small_files_mib: 0,
+        ..config()
+    }
+}
+
 pub(crate) async fn fixture(config: &Config) -> Fixture {
     fixture_in(tempfile::tempdir().unwrap(), Mode::Create, config).await
 }
@@ -51,27 +59,30 @@ pub(crate) async fn fixture_in(folder: TempDir, mode: Mode, config: &Config) -> 
     let lake = Lake::open(&location, &tables::all(), mode).await;
     Fixture {
         folder: Some(folder),
-        ..over(lake.unwrap(), config)
+        ..Fixture::of_lake(lake.unwrap(), config)
     }
 }
 
 /// Over the tables of a store that counts what is asked of it.
 pub(crate) async fn fixture_over(store: &SimStore, config: &Config) -> Fixture {
     let lake = store.open(&tables::all(), Mode::Create).await;
-    over(lake.unwrap(), config)
-}
-
-fn over(lake: Lake, config: &Config) -> Fixture {
-    let lake = Arc::new(lake);
-    let engine = Arc::new(Engine::new(Arc::clone(&lake), config).unwrap());
-    Fixture {
-        folder: None,
-        lake,
-        engine,
-    }
+    Fixture::of_lake(lake.unwrap(), config)
 }
 
 impl Fixture {
+    pub(crate) fn of_lake(lake: Lake, config: &Config) -> Self {
+        Self::of_shared(&Arc::new(lake), config)
+    }
+
+    /// One more engine over the tables of another.
+    pub(crate) fn of_shared(lake: &Arc<Lake>, config: &Config) -> Self {
+        Self {
+            folder: None,
+            lake: Arc::clone(lake),
+            engine: Arc::new(Engine::new(Arc::clone(lake), config).unwrap()),
+        }
+    }
+
     /// Closes everything, and gives the folder of the tables.
     pub(crate) fn into_folder(self) -> TempDir {
         self.folder.unwrap()

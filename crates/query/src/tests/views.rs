@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use expect_test::expect;
 
-use super::support::{Cell, Fixture, NEW_YEAR, Row, SECOND, batch, config, fixture, row};
+use super::support::{
+    Cell, Fixture, NEW_YEAR, Row, SECOND, batch, config, config_of_files, fixture, row,
+};
 use crate::VIEWS;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -107,7 +109,7 @@ async fn request_phases_has_a_row_per_measured_phase() {
 
 #[tokio::test]
 async fn trace_timeline_counts_from_the_first_start_of_the_trace() {
-    let fixture = fixture(&config()).await;
+    let fixture = fixture(&config_of_files()).await;
     let span = |trace: &'static str, name, start, duration_ns| {
         row(
             start,

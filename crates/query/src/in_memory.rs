@@ -1,6 +1,6 @@
-//! The part of a scan that is in memory only.
+//! The part of a scan that is in memory: rows in no file yet, and those of small files.
 //!
-//! Where an order is declared of the files it must hold of the fresh rows too: DataFusion gives up the
+//! Where an order is declared of the files it must hold of these rows too: DataFusion gives up the
 //! order of a union, and with it reading newest first, if one part lacks it. They are then sorted
 //! here, as one batch, because DataFusion forgets the order of a part that it splits.
 
@@ -17,10 +17,10 @@ use tables::SortKey;
 
 use crate::scan::{Layout, lex_ordering, sort_options};
 
-/// Rows of `fresh`, in the first of `orders` if one of these orders can be declared of the columns
+/// Rows of `batches`, in the first of `orders` if one of these orders can be declared of the columns
 /// of `projection`; the orders hold of the same rows.
 pub(crate) fn scan(
-    fresh: &[RecordBatch],
+    batches: &[RecordBatch],
     layout: &Layout,
     projection: Option<&Vec<usize>>,
     orders: &[Vec<SortKey>],
@@ -33,10 +33,10 @@ pub(crate) fn scan(
         .collect();
     let Some(first) = orders.first().filter(|_| !orderings.is_empty()) else {
         let schema = Arc::clone(&layout.schema);
-        let rows = MemorySourceConfig::try_new(&[fresh.to_vec()], schema, projection.cloned())?;
+        let rows = MemorySourceConfig::try_new(&[batches.to_vec()], schema, projection.cloned())?;
         return Ok(DataSourceExec::from_data_source(rows.with_limit(limit)));
     };
-    let projected = fresh
+    let projected = batches
         .iter()
         .map(|batch| match projection {
             Some(projection) => batch.project(projection),
@@ -46,7 +46,7 @@ pub(crate) fn scan(
     let rows = concat_batches(&schema, &projected)?;
     let by = first
         .iter()
-        .map(|key| sort_column(fresh, *key))
+        .map(|key| sort_column(batches, *key))
         .collect::<Result<Vec<_>, _>>()?;
     let sorted = take_record_batch(&rows, &lexsort_to_indices(&by, None)?)?;
     let rows = MemorySourceConfig::try_new(&[vec![sorted]], schema, None)?
@@ -55,8 +55,8 @@ pub(crate) fn scan(
     Ok(DataSourceExec::from_data_source(rows))
 }
 
-fn sort_column(fresh: &[RecordBatch], key: SortKey) -> DataFusionResult<SortColumn> {
-    let parts = fresh
+fn sort_column(batches: &[RecordBatch], key: SortKey) -> DataFusionResult<SortColumn> {
+    let parts = batches
         .iter()
         .map(|batch| {
             batch
