@@ -140,6 +140,9 @@ def _asked(question, limit_ms, quantile="p99"):
         text = f"p50 {ours['p50']:.0f} ms, p99 {ours['p99']:.0f} ms"
         if theirs:
             text += f" (duckdb {theirs['p50']:.0f} and {theirs['p99']:.0f} ms)"
+        alone = drilldown["ours_ms"].get(f"{question}_alone")
+        if alone:
+            text += f", one client {alone['p50']:.0f} and {alone['p99']:.0f} ms"
         return text, ours[quantile] <= limit_ms
 
     return of_run

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import results
 import scenarios
+import stacks
 from checks import Wrong, expect
 from machine import described
 from peers import Collector, Receiver, Rotel, Whyslow, await_quiet, sampling
@@ -29,6 +30,8 @@ CONNECTIONS = 4
 IN_FLIGHT = 4
 # Until what came last is decided, and stored or sent.
 DRAIN_SECONDS_MAX = 240
+# Of load while stacks are sampled.
+PROFILE_SECONDS = 6
 # They send and store nothing.
 RECEIVE_ONLY = (scenarios.CEILING, scenarios.ROTEL)
 
@@ -68,6 +71,9 @@ def main():
             measured["runs"][-1].append(row)
             results.write(out, measured)
             print(results.line(row), flush=True)
+        if not options.only:
+            measured.setdefault("profiles", []).append(bench.profile())
+            results.write(out, measured)
     print(f"{out / 'RESULTS.md'}; {n_failed} steps failed")
     return 1 if n_failed else 0
 
@@ -106,6 +112,15 @@ class Bench:
         except (Wrong, OSError, KeyError, ValueError) as error:
             row["trouble"] = str(error)
         return row
+
+    def profile(self):
+        """Shares of processor time by stage at the maximum, for each of our two; a run of its own, because samples cost time."""
+        told = {}
+        for peer in (scenarios.TABLES, scenarios.GATEWAY):
+            row = self.measure(scenarios.Step("profile", peer, PROFILE_SECONDS))
+            print(f"prof {peer}: {row.get('stages', row.get('trouble', 'no perf'))}", flush=True)
+            told[peer] = row.get("stages")
+        return told
 
     def _measured(self, step):
         name = f"step-{self._n_steps:02}"
@@ -147,6 +162,12 @@ class Bench:
         warm = self._send(step, peer, seconds=1.0, rate=20_000, seed=1)
         if not step.is_held:
             self._await_end(step, peer)
+        if step.scenario == "profile":
+            stacks_path = self._folder.path / f"{name}.perf"
+            with stacks.profiled(peer.pid, stacks_path) as stages:
+                self._send(step, peer, step.seconds, None, seed=2)
+                self._await_end(step, peer)
+                return {"stages": stages()}
         cpu_before, written_before = peer.cpu_s(), peer.written_bytes()
         with memory(peer) as resident:
             before = resident[0][1]

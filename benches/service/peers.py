@@ -56,6 +56,11 @@ class Measured(Process):
     def _read(self, name):
         return Path(f"/proc/{self._child.pid}/{name}").read_text(encoding="ascii")
 
+    @property
+    def pid(self):
+        """Of the process."""
+        return self._child.pid
+
     def cpu_s(self):
         """Processor seconds so far, in user and kernel mode."""
         fields = self._read("stat").rsplit(")", 1)[1].split()

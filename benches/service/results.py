@@ -64,6 +64,7 @@ def page(measured):
     parts += ["## Bars", "", *bars.table(measured), ""]
     parts += [kept_line(run, idx + 1) for idx, run in enumerate(measured["runs"])]
     parts += ["", "## All steps", "", *_steps(measured), ""]
+    parts += _profiles(measured)
     if any(row["scenario"] == "overload" for run in measured["runs"] for row in run):
         parts += [
             "## Twice the load that it can take",
@@ -74,6 +75,27 @@ def page(measured):
             "",
         ]
     return "\n".join(parts)
+
+
+def _profiles(measured):
+    """Where the processor time goes at the maximum."""
+    told = [profile for profile in measured.get("profiles", []) if any(profile.values())]
+    if not told:
+        return []
+    yielded = ["## Where the time goes", ""]
+    yielded += [
+        "Shares of samples of the stacks at the maximum, in a step of its own. A stage has what it calls: the kernel's work for it is its own lines.",
+        "",
+    ]
+    columns = [(number + 1, peer, profile[peer]) for number, profile in enumerate(told) for peer in profile]
+    columns = [column for column in columns if column[2]]
+    names = dict.fromkeys(name for _, _, stages in columns for name in stages)
+    yielded.append("| stage |" + "".join(f" {peer}, run {number} |" for number, peer, _ in columns))
+    yielded.append("|---|" + "---:|" * len(columns))
+    for name in names:
+        cells = (f"{100 * stages.get(name, 0):.0f} %" for _, _, stages in columns)
+        yielded.append(f"| {name} | " + " | ".join(cells) + " |")
+    return [*yielded, ""]
 
 
 def kept_line(run, number):
