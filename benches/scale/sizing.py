@@ -124,12 +124,8 @@ TABLES = ("spans", "traces", "requests", "evidence", "gpu_samples", "engine_samp
 
 def tables(numbers):
     """Bytes per stored row."""
-    service = numbers.of_service(
-        "100 % kept", lambda row: row["stored_bytes"] / row["kept_spans"] if row.get("kept_spans") else None
-    )
-    rows = [("`spans`, generated traffic, not merged yet", said(service, "{:.1f}"))]
-    rows += [(f"`{name}`, simulated fleet", said(numbers.row_bytes(name), "{:.1f}")) for name in TABLES]
-    return page.table(("table", "B per row"), rows)
+    rows = [(f"`{name}`", said(numbers.row_bytes(name), "{:.1f}")) for name in TABLES]
+    return page.table(("table, of a simulated fleet, merged", "B per row"), rows)
 
 
 def queries(numbers):

@@ -2,8 +2,8 @@
 
 `run` starts this with everything built; see README.md.
 
-Usage: main.py WHYSLOW COLLECTOR ROTEL TOOLS WORK [--quick] [--runs N] [--only SCENARIO] [--intake BENCH]
-       [--out FOLDER]
+Usage: main.py WHYSLOW COLLECTOR ROTEL TOOLS WORK [--quick] [--runs N] [--only SCENARIO [--peer PROGRAM] [--again N]]
+       [--intake BENCH] [--out FOLDER]
 """
 
 import argparse
@@ -18,6 +18,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import bars
 import results
 import scenarios
 import stacks
@@ -30,6 +31,10 @@ CONNECTIONS = 4
 IN_FLIGHT = 4
 # Until what came last is decided, and stored or sent.
 DRAIN_SECONDS_MAX = 240
+# What a core stores in half a minute; the default is minutes of it.
+SMALL_BACKLOG = {"intake": {"release_backlog_spans_max": 1_000_000}}
+# In place of a scenario: the intake without a network.
+INTAKE = "intake"
 # Of load while stacks are sampled.
 PROFILE_SECONDS = 6
 # They send and store nothing.
@@ -43,39 +48,81 @@ def main():
         parser.add_argument(name, type=Path)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--runs", type=int)
-    parser.add_argument("--only")
+    parser.add_argument("--only", action="append", help="this scenario; may be repeated")
+    parser.add_argument("--peer", action="append", help="with --only: this program; may be repeated")
+    parser.add_argument("--again", type=int, help="with --only: in place of these steps in the N-th run of RESULTS.md")
     parser.add_argument("--intake", type=Path, help="the bench of the intake without a network")
     parser.add_argument("--out", type=Path, help="folder of RESULTS.md")
     options = parser.parse_args()
-    steps = scenarios.quick() if options.quick else scenarios.full()
+    first = scenarios.quick() if options.quick else scenarios.full()
+    later = first if options.quick else scenarios.again()
     n_runs = options.runs or (1 if options.quick else 2)
     processors = sorted(os.sched_getaffinity(0))
     expect("processors are at least two", len(processors) >= 2, True)
+    if options.again and not options.only:
+        parser.error("--again needs --only")
     out = options.out or (
         Path(tempfile.mkdtemp(prefix="whyslow-bench-"))
-        if options.quick or options.only
+        if options.quick or (options.only and not options.again)
         else Path(__file__).parent.parent
     )
-    measured = {"machine": described(processors), "is_quick": options.quick, "runs": []}
-    if options.intake:
-        measured["intake_spans_per_s"] = intake(options.intake, processors[:1])
-    n_failed = 0
-    for run_idx in range(n_runs):
-        bench = Bench(options, Folder(options.work / f"run-{run_idx + 1}"), processors)
+    measured = results.read(out) if options.again else begun(options, processors)
+    if options.again == len(measured["runs"]) + 1:
         measured["runs"].append([])
-        for step in steps:
-            if options.only and step.scenario not in (options.only, "maximum"):
+    n_failed = 0
+    for run_idx in [options.again - 1] if options.again else range(n_runs):
+        bench = Bench(options, Folder(options.work / f"run-{run_idx + 1}"), processors)
+        if not options.again:
+            measured["runs"].append([])
+        run = measured["runs"][run_idx]
+        bench.know(run)
+        if options.intake and (not options.only or INTAKE in options.only):
+            rate = intake(options.intake, processors[:1])
+            measured["intake_spans_per_s"][run_idx:] = [rate]
+            results.write(out, measured)
+        for step in later if run_idx else first:
+            if not is_wanted(step, options):
                 continue
             row = bench.measure(step)
             n_failed += "trouble" in row
-            measured["runs"][-1].append(row)
+            put(run, row)
             results.write(out, measured)
             print(results.line(row), flush=True)
-        if not options.only:
-            measured.setdefault("profiles", []).append(bench.profile())
+        if not options.only and run_idx == 0:
+            measured["profile"] = bench.profile()
             results.write(out, measured)
     print(f"{out / 'RESULTS.md'}; {n_failed} steps failed")
     return 1 if n_failed else 0
+
+
+def is_wanted(step, options):
+    """Whether this step is to be measured."""
+    if options.peer and step.peer not in options.peer:
+        return False
+    if not options.only or step.scenario in options.only:
+        return True
+    # Rates are multiples of it.
+    return not options.again and step.scenario == "maximum"
+
+
+def begun(options, processors):
+    """Results before any step."""
+    return {
+        "machine": described(processors),
+        "is_quick": options.quick,
+        "intake_spans_per_s": [],
+        "runs": [],
+    }
+
+
+def put(run, row):
+    """In the place of the row of the same step, or behind all others."""
+    step = ("scenario", "peer")
+    for idx, before in enumerate(run):
+        if all(before[key] == row[key] for key in step):
+            run[idx] = row
+            return
+    run.append(row)
 
 
 def intake(binary, processors):
@@ -96,6 +143,14 @@ class Bench:
         self._reached = {}
         self._n_steps = 0
 
+    def know(self, rows):
+        """What steps have reached that were measured before."""
+        for row in rows:
+            if "trouble" not in row:
+                self._reached[row["scenario"], row["peer"]] = bars.rate(row)
+                if row["scenario"] == "maximum":
+                    self._reached[scenarios.CAPACITY, row["peer"]] = bars.per_cpu_s(row)
+
     def measure(self, step):
         """A row of results. A step that fails must not hide those after it."""
         self._n_steps += 1
@@ -111,6 +166,7 @@ class Bench:
             row.update(self._measured(step))
         except (Wrong, OSError, KeyError, ValueError) as error:
             row["trouble"] = str(error)
+        self.know([row])
         return row
 
     def profile(self):
@@ -149,7 +205,8 @@ class Bench:
             return Rotel(self._folder, f"{name}-rotel", options.rotel)
         if step.peer in (scenarios.TABLES, scenarios.GATEWAY):
             target = backend.grpc if backend else None
-            return Whyslow(self._folder, f"{name}-whyslow", options.whyslow, section, target)
+            limits = SMALL_BACKLOG if step.is_backlog_small else {}
+            return Whyslow(self._folder, f"{name}-whyslow", options.whyslow, section, target, **limits)
         if step.peer == scenarios.SHARDED:
             section = {**section, "num_shards": 4}
         return Collector(
@@ -159,6 +216,7 @@ class Bench:
     def _loaded(self, step, name, peer):
         """Sends the load, waits for the end of all work that it makes, and reads what that took."""
         # Connections, caches and the allocator are warm after a second.
+        heap_before = peer.heap_of_sampler() if isinstance(peer, Whyslow) else None
         warm = self._send(step, peer, seconds=1.0, rate=20_000, seed=1)
         if not step.is_held:
             self._await_end(step, peer)
@@ -178,7 +236,8 @@ class Bench:
                 row["resident_bytes_before"] = before
                 row["resident_bytes_held"] = peer.memory_bytes()
                 if isinstance(peer, Whyslow):
-                    row["sampler_heap_bytes"] = peer.heap_of_sampler()
+                    # Before any load it has its places for decisions, which do not grow with it.
+                    row["sampler_heap_bytes"] = peer.heap_of_sampler() - heap_before
                 row["cpu_s"] = peer.cpu_s() - cpu_before
                 row["resident"] = list(resident)
                 row["peak_bytes"] = peer.peak_bytes()
@@ -190,9 +249,6 @@ class Bench:
         row["written_bytes"] = peer.written_bytes() - written_before
         if step.peer == scenarios.TABLES:
             row["kept_spans"] = peer.kept_spans()
-        spans_per_s = load["accepted_spans"] / load["seconds"]
-        if step.scenario == "maximum":
-            self._reached[step.peer] = spans_per_s
         return row
 
     def _await_end(self, step, peer):
@@ -206,10 +262,10 @@ class Bench:
 
     def _rate(self, step):
         if isinstance(step.rate, tuple):
-            factor, peer = step.rate
-            if peer not in self._reached:
-                raise Wrong(f"the maximum of {peer} is not known")
-            return factor * self._reached[peer]
+            factor, scenario, peer = step.rate
+            if (scenario, peer) not in self._reached:
+                raise Wrong(f"what {peer} reaches in `{scenario}` is not known")
+            return factor * self._reached[scenario, peer]
         return step.rate
 
     def _send(self, step, peer, seconds, rate, seed):

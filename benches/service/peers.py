@@ -132,14 +132,14 @@ class Collector(Measured):
 class Whyslow(Measured):
     """Whyslow with its log; with tables, or without them and with a backend."""
 
-    def __init__(self, folder, name, binary, section, backend=None):
+    def __init__(self, folder, name, binary, section, backend=None, *, intake=None, lake=None):
         home = folder.below(name)
         self._log = home / "log"
         tables = home / "tables"
         config = home / "pipeline.yaml"
         protocols = {"grpc": {"endpoint": "127.0.0.1:0", "max_recv_msg_size_mib": MESSAGE_MIB}}
         exporters = {
-            "lake": {"path": str(tables)},
+            "lake": {"path": str(tables), **(lake or {})},
             "otlp": {"endpoint": backend, "tls": {"insecure": True}, "compression": "none"},
         }
         chosen = "otlp" if backend else "lake"
@@ -150,9 +150,10 @@ class Whyslow(Measured):
             "extensions": {
                 "health_check": {"endpoint": "127.0.0.1:0"},
                 "write_ahead_log": {"directory": str(self._log)},
+                "intake": intake or {},
             },
             "service": {
-                "extensions": ["health_check", "write_ahead_log"],
+                "extensions": ["health_check", "write_ahead_log", "intake"],
                 "pipelines": {
                     "traces": {
                         "receivers": ["otlp"],
@@ -178,7 +179,7 @@ class Whyslow(Measured):
 
     def heap_of_sampler(self):
         """What undecided traces take, as it reports it."""
-        return self.metrics().get("sampler_heap_bytes")
+        return self.metrics()["sampler_heap_bytes"]
 
     def kept_spans(self):
         """Spans of sampled traces."""

@@ -28,6 +28,11 @@ def write(folder, measured):
     (folder / "RESULTS.md").write_text(page(measured), encoding="utf-8")
 
 
+def read(folder):
+    """What was written there."""
+    return json.loads((folder / "results" / "results.json").read_text(encoding="utf-8"))
+
+
 def line(row):
     """A row for the terminal."""
     what = f"{row['scenario']:<20} {row['peer']:<26}"
@@ -64,7 +69,7 @@ def page(measured):
     parts += ["## Bars", "", *bars.table(measured), ""]
     parts += [kept_line(run, idx + 1) for idx, run in enumerate(measured["runs"])]
     parts += ["", "## All steps", "", *_steps(measured), ""]
-    parts += _profiles(measured)
+    parts += _profile(measured)
     if any(row["scenario"] == "overload" for run in measured["runs"] for row in run):
         parts += [
             "## Twice the load that it can take",
@@ -77,25 +82,19 @@ def page(measured):
     return "\n".join(parts)
 
 
-def _profiles(measured):
+def _profile(measured):
     """Where the processor time goes at the maximum."""
-    told = [profile for profile in measured.get("profiles", []) if any(profile.values())]
+    told = {peer: stages for peer, stages in (measured.get("profile") or {}).items() if stages}
     if not told:
         return []
-    yielded = ["## Where the time goes", ""]
-    yielded += [
-        "Shares of samples of the stacks at the maximum, in a step of its own. A stage has what it calls: the kernel's work for it is its own lines.",
-        "",
-    ]
-    columns = [(number + 1, peer, profile[peer]) for number, profile in enumerate(told) for peer in profile]
-    columns = [column for column in columns if column[2]]
-    names = dict.fromkeys(name for _, _, stages in columns for name in stages)
-    yielded.append("| stage |" + "".join(f" {peer}, run {number} |" for number, peer, _ in columns))
-    yielded.append("|---|" + "---:|" * len(columns))
+    names = dict.fromkeys(name for stages in told.values() for name in stages)
+    lines = ["## Where the time goes", "", "Shares of samples of the stacks at the maximum, in a step of its own.", ""]
+    lines.append("| stage |" + "".join(f" {peer} |" for peer in told))
+    lines.append("|---|" + "---:|" * len(told))
     for name in names:
-        cells = (f"{100 * stages.get(name, 0):.0f} %" for _, _, stages in columns)
-        yielded.append(f"| {name} | " + " | ".join(cells) + " |")
-    return [*yielded, ""]
+        cells = (f"{100 * stages.get(name, 0):.0f} %" for stages in told.values())
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return [*lines, ""]
 
 
 def kept_line(run, number):
@@ -155,4 +154,4 @@ def ratio(peer, row):
 
 if __name__ == "__main__":
     FOLDER = Path(sys.argv[1])
-    write(FOLDER, json.loads((FOLDER / "results" / "results.json").read_text(encoding="utf-8")))
+    write(FOLDER, read(FOLDER))

@@ -18,6 +18,10 @@ COLLECTOR = "Collector"
 SHARDED = "Collector, num_shards 4"
 ROTEL = "Rotel, receives only"
 
+# In place of a scenario: spans per second of processor at the maximum. What is accepted in a few seconds is more, as long as queues take
+# what is not done yet.
+CAPACITY = "capacity"
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -42,8 +46,10 @@ class Step:
     shape: Shape = field(default_factory=Shape)
     kept_percent: float = 5
     decision_wait_s: int = 2
-    # Spans per second; a text names the step before whose result it is a multiple of: (factor, peer).
+    # Spans per second, or a multiple of what a step before has reached: (factor, scenario, peer).
     rate: float | tuple | None = None
+    # With queues that fill in a part of the load, so that what is measured is not how large they are.
+    is_backlog_small: bool = False
     # Read what is held while all is undecided.
     is_held: bool = False
 
@@ -57,23 +63,26 @@ def maximum(seconds):
 def fixed(seconds):
     """At half of what the Collector can take, the same for all; and at half of its own maximum."""
     same = [
-        Step("fixed rate", peer, seconds, rate=(0.5, COLLECTOR))
+        Step("fixed rate", peer, seconds, rate=(0.5, "maximum", COLLECTOR))
         for peer in (TABLES, GATEWAY, COLLECTOR, SHARDED)
     ]
-    own = [Step("half of its maximum", TABLES, seconds, rate=(0.5, TABLES))]
+    own = [Step("half of its maximum", TABLES, seconds, rate=(0.5, "maximum", TABLES))]
     return same + own
 
 
 def overload(seconds):
-    """Twice its own maximum."""
-    return [Step("overload", peer, seconds, rate=(2.0, peer)) for peer in (TABLES, COLLECTOR)]
+    """Twice what a core takes from socket to table."""
+    return [
+        Step("overload", peer, seconds, rate=(2.0, CAPACITY, peer), is_backlog_small=True)
+        for peer in (TABLES, COLLECTOR)
+    ]
 
 
 def waits(seconds, seconds_long):
     """Everything is undecided: no trace is decided before the load ends."""
     peers = (TABLES, COLLECTOR)
     steps = [
-        Step("30 s undecided", peer, seconds, rate=(0.5, COLLECTOR), decision_wait_s=30, is_held=True)
+        Step("30 s undecided", peer, seconds, rate=(0.5, "maximum", COLLECTOR), decision_wait_s=30, is_held=True)
         for peer in peers
     ]
     if seconds_long:
@@ -82,7 +91,7 @@ def waits(seconds, seconds_long):
                 "300 s undecided",
                 peer,
                 seconds_long,
-                rate=(0.25, COLLECTOR),
+                rate=(0.25, "maximum", COLLECTOR),
                 decision_wait_s=300,
                 is_held=True,
             )
@@ -108,16 +117,21 @@ def shapes(seconds):
 
 
 def full():
-    """All of it, once: about eleven minutes."""
-    return maximum(10) + fixed(10) + overload(40) + waits(25, 60) + shapes(6)
+    """All of it, once: about 25 minutes, most of them waits for what comes last to be stored."""
+    return maximum(10) + fixed(10) + overload(60) + waits(25, 60) + shapes(6)
+
+
+def again():
+    """What the bars are made of, which is measured twice: about a quarter of an hour."""
+    return maximum(10) + fixed(10) + overload(60) + waits(25, 0)
 
 
 def quick():
     """Enough to see that everything works: its numbers say little."""
     return (
         [Step("maximum", peer, 3) for peer in (CEILING, ROTEL, TABLES, GATEWAY, COLLECTOR)]
-        + [Step("fixed rate", peer, 3, rate=(0.5, COLLECTOR)) for peer in (TABLES, COLLECTOR)]
-        + [Step("overload", TABLES, 8, rate=(2.0, TABLES))]
-        + [Step("30 s undecided", TABLES, 5, rate=(0.5, COLLECTOR), decision_wait_s=30, is_held=True)]
+        + [Step("fixed rate", peer, 3, rate=(0.5, "maximum", COLLECTOR)) for peer in (TABLES, COLLECTOR)]
+        + [Step("overload", TABLES, 8, rate=(2.0, CAPACITY, TABLES), is_backlog_small=True)]
+        + [Step("30 s undecided", TABLES, 5, rate=(0.5, "maximum", COLLECTOR), decision_wait_s=30, is_held=True)]
         + [Step("100 % kept", TABLES, 3, kept_percent=100)]
     )
