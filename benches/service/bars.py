@@ -123,14 +123,17 @@ def _bounded(run, _):
     row = row_of(run, "overload", scenarios.TABLES)
     if not row:
         return None
-    # What the load is over for does not count.
-    bytes_now = [held for at, held in row["resident"] if at <= row["load"]["seconds"]]
-    half = len(bytes_now) // 2
-    if half == 0:
+    seconds = row["load"]["seconds"]
+    # In the first third queues fill, and what is remembered of requests and decisions.
+    thirds = [
+        max((held for at, held in row["resident"] if third <= 3 * at / seconds < third + 1), default=None)
+        for third in (1, 2)
+    ]
+    if None in thirds:
         return None
-    first, second = max(bytes_now[:half]), max(bytes_now[half:])
-    text = f"peak of the first half {first >> 20} MiB, of the second {second >> 20} MiB"
-    return text, second <= MEMORY_DRIFT_MAX * first
+    before, last = thirds
+    text = f"peak of the second third {before >> 20} MiB, of the last {last >> 20} MiB"
+    return text, last <= MEMORY_DRIFT_MAX * before
 
 
 def _asked(question, limit_ms, quantile="p99"):

@@ -3,6 +3,18 @@
 import plot
 
 
+# An intake that is full is closed for a second or two, as long as it tells senders to wait, and open as long.
+MEAN_SECONDS = 10
+
+
+def smooth(by_second):
+    """Points `(second, mean of the seconds before)`."""
+    return [
+        (end, sum(by_second[end - MEAN_SECONDS : end]) / MEAN_SECONDS)
+        for end in range(MEAN_SECONDS, len(by_second) + 1)
+    ]
+
+
 def write(folder, measured):
     """`overload.csv` and `overload.svg`, if there was an overload."""
     rows = [
@@ -21,15 +33,14 @@ def write(folder, measured):
             lines.append(f'{run},"{row["peer"]}",{second},{accepted},{held}')
     (folder / "overload.csv").write_text("\n".join(lines) + "\n", encoding="ascii")
     goodput = [
-        (f"{row['peer']}, run {run}", list(enumerate(row["load"]["accepted_by_second"][:-1])))
-        for run, row in rows
+        (f"{row['peer']}, run {run}", smooth(row["load"]["accepted_by_second"][:-1])) for run, row in rows
     ]
     memory = [
         (f"{row['peer']}, run {run}", [(at, held / 2**20) for at, held in row["resident"]])
         for run, row in rows
     ]
     panels = [
-        plot.over_seconds("accepted spans per second", goodput),
+        plot.over_seconds(f"accepted spans per second, mean of {MEAN_SECONDS} s", goodput),
         plot.over_seconds("resident memory, MiB (after the load: what is left is decided)", memory),
     ]
     (folder / "overload.svg").write_text(plot.picture(panels), encoding="utf-8")

@@ -70,11 +70,11 @@ def fixed(seconds):
     return same + own
 
 
-def overload(seconds):
+def overload(seconds, seconds_of_collector):
     """Twice what a core takes from socket to table."""
+    lengths = ((TABLES, seconds), (COLLECTOR, seconds_of_collector))
     return [
-        Step("overload", peer, seconds, rate=(2.0, CAPACITY, peer), is_backlog_small=True)
-        for peer in (TABLES, COLLECTOR)
+        Step("overload", peer, length, rate=(2.0, CAPACITY, peer), is_backlog_small=True) for peer, length in lengths
     ]
 
 
@@ -118,12 +118,12 @@ def shapes(seconds):
 
 def full():
     """All of it, once: about 25 minutes, most of them waits for what comes last to be stored."""
-    return maximum(10) + fixed(10) + overload(60) + waits(25, 60) + shapes(6)
+    return maximum(10) + fixed(10) + overload(180, 60) + waits(25, 60) + shapes(6)
 
 
 def again():
     """What the bars are made of, which is measured twice: about a quarter of an hour."""
-    return maximum(10) + fixed(10) + overload(60) + waits(25, 0)
+    return maximum(10) + fixed(10) + overload(180, 60) + waits(25, 0)
 
 
 def quick():
