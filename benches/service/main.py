@@ -78,7 +78,7 @@ def main():
         bench.know(run)
         if options.intake and (not options.only or INTAKE in options.only):
             rate = intake(options.intake, processors[:1])
-            measured["intake_spans_per_s"][run_idx:] = [rate]
+            measured["intake_spans_per_s"][run_idx : run_idx + 1] = [rate]
             results.write(out, measured)
         for step in later if run_idx else first:
             if not is_wanted(step, options):
