@@ -85,6 +85,11 @@ impl StatementSchema {
         postgres.is_some_and(|postgres| postgres.table_exist(name))
     }
 
+    /// A table of the lake, with the rows that the statement sees.
+    pub(crate) fn lake_table(&self, name: &str) -> Option<Arc<LakeTable>> {
+        self.tables.get(name).map(Arc::clone)
+    }
+
     /// Makes a planned view usable.
     pub(crate) fn add_view(&self, name: &'static str, view: Arc<dyn TableProvider>) {
         let mut views = self.views.write().unwrap_or_else(PoisonError::into_inner);

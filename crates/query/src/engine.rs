@@ -21,6 +21,7 @@ use crate::error::{Error, Limits, Phase, Result};
 use crate::executor::Executor;
 use crate::id_index::IdIndex;
 use crate::metrics::{Metrics, Tally};
+use crate::plans::Plans;
 use crate::question::{Described, Question};
 use crate::reference;
 use crate::scan::InMemory;
@@ -91,6 +92,7 @@ impl Engine {
                 }),
                 lake,
                 sessions,
+                plans: Plans::default(),
                 postgres: OnceCell::new(),
                 statement_bytes_max: config.statement_bytes(),
                 limits,

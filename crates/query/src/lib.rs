@@ -13,6 +13,7 @@
 //! | `functions` | the functions of SQL that are ours |
 //! | `pg_catalog` | what tools of Postgres ask about names and types, for statements that name it |
 //! | `profile` | chooses from the statement how files are read |
+//! | `plans` | plans of statements that were asked before, but for the identifiers in them |
 //! | `time_bounds` | hands filters on times through groupings and windows, towards the files |
 //! | `cross_join` | keeps a rule of DataFusion from dropping join keys |
 //! | `scan`, `pruning`, `id_index`, `small_files`, `in_memory` | one table: files that can hold an answer, and the rows in memory |
@@ -66,6 +67,7 @@ mod pg_catalog;
 mod views;
 
 mod cross_join;
+mod plans;
 mod profile;
 mod time_bounds;
 

@@ -118,7 +118,7 @@ fn fixes_key(condition: &Expr, keys: &HashSet<&str>) -> bool {
         |expr: &Expr| matches!(expr, Expr::Column(column) if keys.contains(column.name.as_str()));
     // `trace_id = trace_hex('..')` is folded later.
     let is_literal = |expr: &Expr| match expr {
-        Expr::Literal(..) => true,
+        Expr::Literal(..) | Expr::Placeholder(_) => true,
         Expr::ScalarFunction(call) => {
             let is_folded = |argument: &Expr| matches!(argument, Expr::Literal(..));
             !expr.is_volatile_node() && call.args.iter().all(is_folded)

@@ -85,6 +85,11 @@ impl LakeTable {
         }
     }
 
+    /// Its name in the lake.
+    pub(crate) fn name(&self) -> &'static str {
+        self.table.spec().name
+    }
+
     fn scan_files(
         &self,
         state: &dyn Session,

@@ -6,6 +6,7 @@
 //! commas and parentheses are free, so that an `IN` list may be long; nesting by parentheses is
 //! bounded by the parser.
 
+mod shape;
 mod tools;
 
 use std::collections::VecDeque;
@@ -22,6 +23,8 @@ use datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 
 use crate::error::{Error, Result};
 use crate::statement_log::Said;
+
+pub(crate) use shape::Shape;
 
 /// Words and operators of one statement. Leaves 32 KiB of [`crate::executor::STACK_BYTES`] for each
 /// level of the deepest tree; planning time grows with the square of its depth.

@@ -1,5 +1,6 @@
 //! SQL over a lake in a temporary folder.
 
+mod asked_again;
 pub(crate) mod attacks;
 mod hostile;
 mod limits;

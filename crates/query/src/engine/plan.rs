@@ -13,6 +13,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{LogicalPlan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SQLOptions;
+use datafusion::sql::parser::Statement;
 use lake::Lake;
 use tokio::sync::OnceCell;
 
@@ -21,11 +22,12 @@ use crate::catalog::StatementSchema;
 use crate::error::{Error, Limits, Result};
 use crate::naming::{add_all_views, add_views};
 use crate::pg_catalog::PostgresCatalog;
-use crate::profile;
+use crate::plans::{Plan, Plans};
+use crate::profile::{self, Profile};
 use crate::question::{Described, Dialect, PARAMETERS_MAX, Question};
 use crate::scan::InMemory;
 use crate::session::{self, Sessions};
-use crate::statement;
+use crate::statement::{self, Shape};
 
 /// What a statement's thread needs.
 #[derive(Debug)]
@@ -33,9 +35,25 @@ pub(super) struct Shared {
     pub(super) lake: Arc<Lake>,
     pub(super) kept: Arc<InMemory>,
     pub(super) sessions: Sessions,
+    pub(super) plans: Plans,
     pub(super) postgres: OnceCell<PostgresCatalog>,
     pub(super) statement_bytes_max: usize,
     pub(super) limits: Limits,
+}
+
+/// A statement before it is planned.
+struct Opened {
+    parsed: Statement,
+    is_postgres: bool,
+    names: Arc<StatementSchema>,
+    state: SessionState,
+}
+
+/// A statement's plan before files are looked at.
+struct Planned {
+    logical: LogicalPlan,
+    is_optimized: bool,
+    profile: Profile,
 }
 
 impl Shared {
@@ -44,22 +62,28 @@ impl Shared {
         question: &Question,
     ) -> Result<(Arc<dyn ExecutionPlan>, SessionState)> {
         let fault = |source| Error::from_datafusion(source, self.limits);
-        let (logical, mut state) = self.logical(question).await?;
-        let logical = match &question.parameters {
-            parameters if parameters.is_empty() => logical,
-            parameters => {
-                let values = parameters.clone().into_iter().map(ScalarAndMetadata::from);
-                let values = ParamValues::List(values.collect());
-                logical.with_param_values(values).map_err(fault)?
-            }
+        let opened = self.open(question).await?;
+        let planned = match self.known(&opened, question).await {
+            Some(planned) => planned,
+            None => self.unknown(&opened, question).await?,
         };
-        session::set_profile(&mut state, profile::of(&logical).map_err(fault)?);
-        let plan = state.create_physical_plan(&logical).await.map_err(fault)?;
-        Ok((plan, state))
+        let mut state = opened.state;
+        session::set_profile(&mut state, planned.profile);
+        let logical = &planned.logical;
+        let plan = if planned.is_optimized {
+            state
+                .query_planner()
+                .create_physical_plan(logical, &state)
+                .await
+        } else {
+            state.create_physical_plan(logical).await
+        };
+        Ok((plan.map_err(fault)?, state))
     }
 
     pub(super) async fn describe(&self, question: &Question) -> Result<Described> {
-        let (logical, _state) = self.logical(question).await?;
+        let opened = self.open(question).await?;
+        let logical = self.logical(&opened, opened.parsed.clone()).await?;
         let open = logical
             .get_parameter_types()
             .map_err(|source| Error::from_datafusion(source, self.limits))?;
@@ -69,8 +93,50 @@ impl Shared {
         })
     }
 
-    /// The plan of a statement that is known to be a query, in a session of its own.
-    async fn logical(&self, question: &Question) -> Result<(LogicalPlan, SessionState)> {
+    /// The plan of a statement whose shape was asked before, or is known from now on.
+    async fn known(&self, opened: &Opened, question: &Question) -> Option<Planned> {
+        if opened.is_postgres || !question.parameters.is_empty() {
+            return None;
+        }
+        let shape = Shape::of(&opened.parsed)?;
+        let plan = match self.plans.get(&shape.text) {
+            Some(plan) => plan?,
+            None => {
+                // Where it fails, the statement as it was asked fails too, and says so in its own words.
+                let logical = self.logical(opened, shape.statement).await.ok()?;
+                let plan = Plan::of(logical, &opened.state).ok()?.map(Arc::new);
+                self.plans.keep(shape.text, plan.clone());
+                plan?
+            }
+        };
+        Some(Planned {
+            logical: plan.bound(&opened.names, &shape.ids).ok()?,
+            is_optimized: plan.is_optimized,
+            profile: plan.profile,
+        })
+    }
+
+    /// The plan of a statement as it was asked.
+    async fn unknown(&self, opened: &Opened, question: &Question) -> Result<Planned> {
+        let fault = |source| Error::from_datafusion(source, self.limits);
+        let logical = self.logical(opened, opened.parsed.clone()).await?;
+        let logical = match &question.parameters {
+            parameters if parameters.is_empty() => logical,
+            parameters => {
+                let values = parameters.clone().into_iter().map(ScalarAndMetadata::from);
+                let values = ParamValues::List(values.collect());
+                logical.with_param_values(values).map_err(fault)?
+            }
+        };
+        Ok(Planned {
+            profile: profile::of(&logical).map_err(fault)?,
+            logical,
+            is_optimized: false,
+        })
+    }
+
+    /// A statement that is known to be a query, and a session of its own.
+    async fn open(&self, question: &Question) -> Result<Opened> {
         let (sql, bytes_max) = (question.sql.as_str(), self.statement_bytes_max);
         let fault = |source| Error::from_datafusion(source, self.limits);
         let names = StatementSchema::new(&self.lake, &self.kept);
@@ -91,11 +157,21 @@ impl Shared {
         };
         // `now()` is this instant in every part of the statement; without it DataFusion cannot plan it.
         state.mark_start_execution();
-        add_views(&state, &names, &parsed).await?;
+        Ok(Opened {
+            parsed,
+            is_postgres,
+            names,
+            state,
+        })
+    }
 
-        let logical = state.statement_to_plan(parsed).await.map_err(fault)?;
+    async fn logical(&self, opened: &Opened, parsed: Statement) -> Result<LogicalPlan> {
+        let fault = |source| Error::from_datafusion(source, self.limits);
+        add_views(&opened.state, &opened.names, &parsed).await?;
+        let logical = opened.state.statement_to_plan(parsed).await;
+        let logical = logical.map_err(fault)?;
         read_only().verify_plan(&logical).map_err(fault)?;
-        Ok((logical, state))
+        Ok(logical)
     }
 
     pub(super) async fn tables(&self) -> Result<Vec<Listed>> {
