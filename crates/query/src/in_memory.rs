@@ -3,6 +3,11 @@
 //! Where an order is declared of the files it must hold of these rows too: DataFusion gives up the
 //! order of a union, and with it reading newest first, if one part lacks it. They are then sorted
 //! here, as one batch, because DataFusion forgets the order of a part that it splits.
+//!
+//! Filters that a plan hands down are evaluated here as they are in files, those among them that a join or a top-N learns
+//! while it runs. Without that, all of these rows pass an exchange and a join, and the filter stays above the files too.
+
+mod filtered;
 
 use std::sync::Arc;
 
@@ -16,6 +21,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use tables::SortKey;
 
 use crate::scan::{Layout, lex_ordering, sort_options};
+use filtered::Filtered;
 
 /// Rows of `batches`, in the first of `orders` if one of these orders can be declared of the columns
 /// of `projection`; the orders hold of the same rows.
@@ -34,7 +40,7 @@ pub(crate) fn scan(
     let Some(first) = orders.first().filter(|_| !orderings.is_empty()) else {
         let schema = Arc::clone(&layout.schema);
         let rows = MemorySourceConfig::try_new(&[batches.to_vec()], schema, projection.cloned())?;
-        return Ok(DataSourceExec::from_data_source(rows.with_limit(limit)));
+        return Ok(DataSourceExec::from_data_source(Filtered::new(rows, limit)));
     };
     let projected = batches
         .iter()
@@ -50,9 +56,8 @@ pub(crate) fn scan(
         .collect::<Result<Vec<_>, _>>()?;
     let sorted = take_record_batch(&rows, &lexsort_to_indices(&by, None)?)?;
     let rows = MemorySourceConfig::try_new(&[vec![sorted]], schema, None)?
-        .with_limit(limit)
         .try_with_sort_information(orderings)?;
-    Ok(DataSourceExec::from_data_source(rows))
+    Ok(DataSourceExec::from_data_source(Filtered::new(rows, limit)))
 }
 
 fn sort_column(batches: &[RecordBatch], key: SortKey) -> DataFusionResult<SortColumn> {

@@ -138,6 +138,8 @@ pub(crate) fn set_profile(state: &mut SessionState, profile: Profile) {
     options.execution.parquet.pushdown_filters = push_down;
     options.execution.parquet.reorder_filters = push_down;
     options.optimizer.repartition_file_scans = profile != Profile::Needle;
+    // The few rows of a needle are sorted in no time; to arrange its files for that takes longer.
+    options.optimizer.enable_sort_pushdown = profile != Profile::Needle;
 }
 
 /// DataFusion's rules, one of them kept from answering wrongly, and ours after them.
