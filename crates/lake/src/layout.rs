@@ -10,6 +10,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use delta_kernel::engine::arrow_conversion::{TryFromArrow as _, TryIntoArrow as _};
 use delta_kernel::schema::{StructField, StructType};
+use parquet::errors::ParquetError;
 use tables::PARTITION;
 
 use crate::error::{ColumnProblem, Error, Result};
@@ -62,6 +63,15 @@ impl Layout {
             spec.distinct().collect(),
             spec.stats.to_vec(),
         )
+    }
+
+    /// A file of the table that cannot be read.
+    pub(crate) fn unreadable(&self, path: &str, source: ParquetError) -> Error {
+        Error::ReadFile {
+            table: self.name,
+            path: path.to_owned(),
+            source,
+        }
     }
 
     pub(crate) fn new(

@@ -5,11 +5,14 @@
 //!
 //! Per file: one partition (`date`, which is not a column of the file), rows sorted by the
 //! specification's order with that order in the footer's `sorting_columns`, row groups of 64 Ki rows
-//! (one unit of pruning and of a top-N scan), pages of 8 Ki rows, zstd 1 (6 when files are merged, but for ids),
+//! (one unit of pruning and of a top-N scan), pages of 8 Ki rows, zstd 1 (6 when files are merged, but for ids; none where
+//! it gains nothing, see [`uniform`]),
 //! bloom filters of 1 % on the id columns. Page statistics on the columns that sort, prune or look up;
 //! row group statistics on other plain columns; none inside of maps and lists, where no reader uses
 //! them. Dictionaries everywhere but in columns whose values hardly ever come twice
 //! ([`tables::Column::distinct`]).
+
+pub(crate) mod uniform;
 
 use std::sync::Arc;
 
@@ -31,6 +34,7 @@ use parquet::schema::types::{ColumnPath, SchemaDescriptor};
 
 use crate::error::{Error, Result};
 use crate::layout::{Layout, SortBy};
+use uniform::Leaves;
 
 /// Arrow memory from which one file per partition is made.
 pub(crate) const CHUNK_BYTES_MAX: usize = 512 << 20;
@@ -128,9 +132,20 @@ pub(crate) fn sort_options(key: &SortBy) -> SortOptions {
 
 /// Encodes the rows of one file, as they are flushed.
 pub(crate) fn encoded(layout: &Layout, rows: &RecordBatch) -> Result<Bytes> {
-    let mut encoder = Encoder::new(layout, ZSTD_LEVEL_FLUSH)?;
+    let plain = uniform_leaves(layout, rows)?;
+    let mut encoder = Encoder::new(layout, ZSTD_LEVEL_FLUSH, &plain)?;
     encoder.write(rows)?;
     encoder.finish()
+}
+
+/// Leaf columns of a file with these rows that need no compression.
+pub(crate) fn uniform_leaves(layout: &Layout, rows: &RecordBatch) -> Result<Leaves> {
+    let descriptor = ArrowSchemaConverter::new().convert(&layout.file_schema);
+    let descriptor = descriptor.map_err(|source| Error::Encode {
+        table: layout.name,
+        source,
+    })?;
+    Ok(uniform::leaves(layout, &descriptor, rows))
 }
 
 /// Encodes one file whose rows come in pieces, in their order.
@@ -140,9 +155,10 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    pub(crate) fn new(layout: &Layout, zstd_level: i32) -> Result<Self> {
+    /// Leaf columns of `plain` are not compressed.
+    pub(crate) fn new(layout: &Layout, zstd_level: i32, plain: &Leaves) -> Result<Self> {
         let table = layout.name;
-        let writer = writer_properties(layout, zstd_level)
+        let writer = writer_properties(layout, zstd_level, plain)
             .and_then(|properties| {
                 let schema = Arc::clone(&layout.file_schema);
                 ArrowWriter::try_new(Vec::new(), schema, Some(properties))
@@ -194,7 +210,11 @@ pub(crate) fn conformed(schema: &SchemaRef, rows: &RecordBatch) -> Result<Record
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
 }
 
-fn writer_properties(layout: &Layout, zstd_level: i32) -> Result<WriterProperties, ParquetError> {
+fn writer_properties(
+    layout: &Layout,
+    zstd_level: i32,
+    plain: &Leaves,
+) -> Result<WriterProperties, ParquetError> {
     let descriptor = ArrowSchemaConverter::new().convert(&layout.file_schema)?;
     let mut properties = WriterProperties::builder()
         .set_created_by(CREATED_BY.to_owned())
@@ -233,6 +253,9 @@ fn writer_properties(layout: &Layout, zstd_level: i32) -> Result<WriterPropertie
                 .set_column_bloom_filter_enabled(path.clone(), true)
                 .set_column_bloom_filter_fpp(path, BLOOM_FALSE_POSITIVES);
         }
+    }
+    for leaf in plain {
+        properties = properties.set_column_compression(leaf.clone(), Compression::UNCOMPRESSED);
     }
     Ok(properties.build())
 }

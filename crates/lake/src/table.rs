@@ -287,11 +287,7 @@ impl Inner {
     }
 
     pub(crate) fn read_file(&self, file: &DataFile, source: ParquetError) -> Error {
-        Error::ReadFile {
-            table: self.layout.name,
-            path: file.path.to_string(),
-            source,
-        }
+        self.layout.unreadable(&file.path, source)
     }
 
     /// Moves to the newest version of the log and learns what it says of the writers: those known before, and

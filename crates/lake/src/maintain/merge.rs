@@ -25,6 +25,7 @@ use parquet::errors::ParquetError;
 
 use crate::error::{Error, Result};
 use crate::layout::Layout;
+use crate::parquet_file::uniform::{self, Leaves};
 use crate::parquet_file::{self, Encoder, ZSTD_LEVEL_COMPACTION};
 
 /// Rows of one input that are decoded at once.
@@ -39,27 +40,36 @@ pub(crate) fn merged(
     stats: &mut FileStatsAccumulator,
 ) -> Result<(Bytes, u64)> {
     let mut n_expected = 0_u64;
+    let mut plain: Option<Leaves> = None;
     let mut cursors = Vec::with_capacity(inputs.len());
     for (path, bytes) in inputs {
-        let unreadable = |source: ParquetError| Error::ReadFile {
-            table: layout.name,
-            path: path.to_string(),
-            source,
-        };
-        let (n_rows, batches) = open(layout, bytes).map_err(unreadable)?;
-        n_expected = n_expected.saturating_add(n_rows);
-        cursors.push(Cursor::new(path, batches));
+        let input = open(layout, bytes).map_err(|source| layout.unreadable(&path, source))?;
+        n_expected = n_expected.saturating_add(input.n_rows);
+        plain = Some(match plain {
+            None => input.plain,
+            Some(before) => before.intersection(&input.plain).cloned().collect(),
+        });
+        cursors.push(Cursor::new(path, input.batches));
     }
     let mut merge = Merge::new(layout, cursors)?;
-    let mut encoder = Encoder::new(layout, ZSTD_LEVEL_COMPACTION)?;
+    let first = merge.next()?;
+    // What is uniform in each of the files need not be so in all of them: the first rows are of several.
+    let mut plain = plain.unwrap_or_default();
+    if let Some(rows) = &first {
+        let uniform = parquet_file::uniform_leaves(layout, rows)?;
+        plain.retain(|leaf| uniform.contains(leaf));
+    }
+    let mut encoder = Encoder::new(layout, ZSTD_LEVEL_COMPACTION, &plain)?;
     let mut n_rows = 0_u64;
-    while let Some(rows) = merge.next()? {
+    let mut next = first;
+    while let Some(rows) = next {
         stats.merge(&rows).map_err(|source| Error::ReadLog {
             table: layout.name,
             source: Box::new(source),
         })?;
         encoder.write(&rows)?;
         n_rows = n_rows.saturating_add(u64::try_from(rows.num_rows()).unwrap_or(u64::MAX));
+        next = merge.next()?;
     }
     if n_rows != n_expected {
         return Err(Error::RowCount {
@@ -73,14 +83,28 @@ pub(crate) fn merged(
 
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>>>;
 
-/// The rows of a file in the order of the table, and their number by its footer.
-fn open(layout: &Layout, bytes: Bytes) -> Result<(u64, Batches), ParquetError> {
+/// A file that is to be merged.
+struct Input {
+    /// By its footer.
+    n_rows: u64,
+    /// Its leaf columns without compression.
+    plain: Leaves,
+    /// Its rows in the order of the table.
+    batches: Batches,
+}
+
+fn open(layout: &Layout, bytes: Bytes) -> Result<Input, ParquetError> {
     let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
     let metadata = Arc::clone(builder.metadata());
     let n_rows = u64::try_from(metadata.file_metadata().num_rows()).unwrap_or_default();
+    let plain = uniform::uncompressed(&metadata);
     let reader = builder.with_batch_size(READ_ROWS).build()?;
     if parquet_file::is_declared_sorted(layout, &metadata) {
-        return Ok((n_rows, Box::new(reader)));
+        return Ok(Input {
+            n_rows,
+            plain,
+            batches: Box::new(reader),
+        });
     }
     let batches = reader
         .map(|batch| parquet_file::conformed(&layout.file_schema, &batch?))
@@ -90,7 +114,11 @@ fn open(layout: &Layout, bytes: Bytes) -> Result<(u64, Batches), ParquetError> {
     let slices: Vec<_> = starts
         .map(|start| Ok(rows.slice(start, READ_ROWS.min(rows.num_rows() - start))))
         .collect();
-    Ok((n_rows, Box::new(slices.into_iter())))
+    Ok(Input {
+        n_rows,
+        plain,
+        batches: Box::new(slices.into_iter()),
+    })
 }
 
 fn sorted(layout: &Layout, rows: &RecordBatch) -> Result<RecordBatch, ArrowError> {
@@ -226,11 +254,7 @@ impl<'a> Merge<'a> {
         for batch in cursor.batches.by_ref() {
             let rows = batch
                 .and_then(|batch| parquet_file::conformed(&self.layout.file_schema, &batch))
-                .map_err(|source| Error::ReadFile {
-                    table: self.layout.name,
-                    path: cursor.path.to_string(),
-                    source: source.into(),
-                })?;
+                .map_err(|source| self.layout.unreadable(&cursor.path, source.into()))?;
             if rows.num_rows() == 0 {
                 continue;
             }

@@ -10,5 +10,6 @@ mod maintain_crashes;
 mod opening;
 mod places;
 mod recent;
+mod uniform;
 mod views;
 mod writers_and_compactor;
