@@ -16,6 +16,10 @@ use otlp::{
 };
 use sampler::Reports;
 
+/// As in the service.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const SPANS_PER_EXPORT: u64 = 500;
 const SPANS_PER_TRACE: u64 = 10;
 const N_EXPORTS: u64 = 400;

@@ -11,7 +11,7 @@ use tables::samples::{Mapper, engine::EngineSamplesBuilder, gpu::GpuSamplesBuild
 
 /// As in the service.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 

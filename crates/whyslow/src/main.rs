@@ -35,13 +35,14 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser;
-use mimalloc::MiMalloc;
+use tikv_jemallocator::Jemalloc;
 use tracing_subscriber::EnvFilter;
 
-/// The allocator of the system serialises threads that free what others allocated, which is what a
-/// pipeline does.
+/// A pipeline frees on one thread what another has allocated, and many of its threads are idle for a while. The allocator
+/// of the system serialises such frees; mimalloc keeps what it gets back with the thread that allocated it, and after a
+/// minute of load that is more than is in use.
 #[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// Configuration errors, as `sysexits.h` numbers them.
 const EXIT_CONFIG: u8 = 64;

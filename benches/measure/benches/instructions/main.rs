@@ -36,7 +36,7 @@ use crate::{
 
 /// As in the service: the allocator is a part of what a span costs.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Asks this program, under callgrind, for one part.
 const PART_FLAG: &str = "--part";

@@ -20,7 +20,7 @@ use std::{env, error::Error, time::Instant};
 
 /// As in the service.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep, sleep_until};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// How long an answer may take before the export counts as failed.
 const ANSWER_SECONDS_MAX: u64 = 30;

@@ -32,7 +32,7 @@ use tonic::{
 use tower_service::Service;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Larger than any export of the load.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
