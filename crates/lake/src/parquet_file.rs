@@ -5,7 +5,7 @@
 //!
 //! Per file: one partition (`date`, which is not a column of the file), rows sorted by the
 //! specification's order with that order in the footer's `sorting_columns`, row groups of 64 Ki rows
-//! (one unit of pruning and of a top-N scan), pages of 8 Ki rows, zstd 1 (6 when files are merged, but for ids; none where
+//! (one unit of pruning and of a top-N scan), pages of 8 Ki rows (some Ki where values are distinct), zstd 1 (6 when files are merged, but for ids; none where
 //! it gains nothing, see [`uniform`]),
 //! bloom filters of 1 % on the id columns. Page statistics on the columns that sort, prune or look up;
 //! row group statistics on other plain columns; none inside of maps and lists, where no reader uses
@@ -40,6 +40,11 @@ use uniform::Leaves;
 pub(crate) const CHUNK_BYTES_MAX: usize = 512 << 20;
 const ROW_GROUP_ROWS: usize = 64 << 10;
 const PAGE_ROWS: usize = 8 << 10;
+/// A page of a column without a dictionary holds fewer rows: to find a row, a page is decompressed up to it, and these columns
+/// are the large ones. With smaller pages, the smallest and largest id of each say more, too.
+const DISTINCT_TEXT_PAGE_BYTES: usize = 64 << 10;
+/// The same for numbers and times, of which a difference of some bytes is stored.
+const DISTINCT_PAGE_BYTES: usize = 16 << 10;
 const ZSTD_LEVEL_FLUSH: i32 = 1;
 /// Rows that stay are worth the time.
 pub(crate) const ZSTD_LEVEL_COMPACTION: i32 = 6;
@@ -241,11 +246,13 @@ fn writer_properties(
         if layout.distinct.contains(&name) {
             properties = properties
                 .set_column_dictionary_enabled(path.clone(), false)
-                .set_column_encoding(path.clone(), distinct_encoding(field.data_type()));
+                .set_column_encoding(path.clone(), distinct_encoding(field.data_type()))
+                .set_column_data_page_size_limit(path.clone(), DISTINCT_PAGE_BYTES);
             if field.data_type() == &DataType::Utf8 {
                 let level = ZstdLevel::try_new(ZSTD_LEVEL_IDS)?;
-                properties =
-                    properties.set_column_compression(path.clone(), Compression::ZSTD(level));
+                properties = properties
+                    .set_column_compression(path.clone(), Compression::ZSTD(level))
+                    .set_column_data_page_size_limit(path.clone(), DISTINCT_TEXT_PAGE_BYTES);
             }
         }
         if layout.bloom.contains(&name) {

@@ -5,7 +5,7 @@
 //!
 //! A row group has a bloom filter for each id column (`trace_id`, `request_id`, ..). Read by statements, they are what
 //! one trace by its id costs: a read for each row group of each file. Here they are read once for each file and asked in memory: files that cannot hold an identifier are not in the plan, and of the
-//! others only the row groups that can.
+//! others only the row groups that can. The same look at a footer says in which columns every row is NULL: they need not be opened.
 //!
 //! # Decided
 //!
@@ -19,6 +19,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
 use async_trait::async_trait;
 use datafusion::common::{DataFusionError, Result as DataFusionResult, ScalarValue};
 use datafusion::datasource::listing::PartitionedFile;
@@ -30,6 +31,7 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 use parquet::bloom_filter::Sbbf;
 use parquet::file::metadata::{ColumnChunkMetaData, PageIndexPolicy, RowGroupMetaData};
+use parquet::file::statistics::Statistics;
 
 use crate::newest::{Kept, Newest, Reader};
 use crate::scan::FOOTER_BYTES;
@@ -58,6 +60,8 @@ pub(crate) struct Candidate<'a> {
     pub(crate) file: &'a DataFile,
     /// The row groups that can; all of them where this is unknown.
     pub(crate) row_groups: Option<ParquetAccessPlan>,
+    /// Columns of the file in which every row is NULL, as far as is known.
+    pub(crate) absent: Arc<[usize]>,
 }
 
 impl IdIndex {
@@ -126,6 +130,7 @@ impl<'a> Candidate<'a> {
         Self {
             file,
             row_groups: None,
+            absent: Arc::default(),
         }
     }
 }
@@ -175,17 +180,18 @@ impl TableFilters {
             is_judged: true,
         };
         for file in files {
-            let row_groups = match known.get(file) {
-                None => {
-                    narrowed.is_judged = false;
-                    None
-                }
-                Some(filters) => match filters.row_groups(sought) {
-                    None => continue,
-                    some => some,
-                },
+            let Some(filters) = known.get(file) else {
+                narrowed.is_judged = false;
+                narrowed.files.push(Candidate::whole(file));
+                continue;
             };
-            narrowed.files.push(Candidate { file, row_groups });
+            if let Some(row_groups) = filters.row_groups(sought) {
+                narrowed.files.push(Candidate {
+                    file,
+                    row_groups: Some(row_groups),
+                    absent: Arc::clone(&filters.absent),
+                });
+            }
         }
         narrowed
     }
@@ -217,7 +223,9 @@ struct FilterReader<'a> {
 impl Reader<FileFilters> for FilterReader<'_> {
     async fn read(&self, file: &DataFile) -> Option<FileFilters> {
         let path = self.table.object_path(file).ok()?;
-        match FileFilters::read(self.store, path, file.size_bytes, self.columns).await {
+        let fields = self.table.file_schema();
+        let read = FileFilters::read(self.store, path, file.size_bytes, self.columns, &fields);
+        match read.await {
             Ok(filters) => Some(filters),
             Err(error) => {
                 tracing::debug!(path = %file.path, %error, "bloom filters cannot be read");
@@ -232,6 +240,8 @@ impl Reader<FileFilters> for FilterReader<'_> {
 struct FileFilters {
     /// By row group, then by column of the table's id columns; `None` where the file has none.
     row_groups: Vec<Vec<Option<Sbbf>>>,
+    /// Columns in which every row is NULL: nothing of them has to be read.
+    absent: Arc<[usize]>,
     n_bytes: usize,
 }
 
@@ -270,6 +280,7 @@ impl FileFilters {
         path: Path,
         size_bytes: u64,
         columns: &[&str],
+        fields: &Schema,
     ) -> DataFusionResult<Self> {
         let mut object = PartitionedFile::new(String::new(), size_bytes).object_meta;
         object.location = path;
@@ -308,11 +319,35 @@ impl FileFilters {
             let blocks = filter.as_ref().map_or(0, Sbbf::num_blocks);
             FILTER_OVERHEAD_BYTES + blocks * BLOCK_BYTES
         });
+        let absent = absent(groups, fields);
         Ok(Self {
-            n_bytes: n_bytes.sum(),
+            n_bytes: n_bytes.sum::<usize>() + size_of_val(&*absent),
             row_groups,
+            absent,
         })
     }
+}
+
+/// Columns of which the statistics of every row group say that there is nothing but NULL.
+fn absent(groups: &[RowGroupMetaData], fields: &Schema) -> Arc<[usize]> {
+    let mut n_absent: HashMap<&str, usize> = HashMap::new();
+    for group in groups {
+        let rows = u64::try_from(group.num_rows()).ok();
+        for chunk in group.columns() {
+            let n_null = chunk.statistics().and_then(Statistics::null_count_opt);
+            if let [name] = chunk.column_path().parts()
+                && n_null == rows
+            {
+                *n_absent.entry(name).or_default() += 1;
+            }
+        }
+    }
+    let is_absent = |name: &str| n_absent.get(name) == Some(&groups.len());
+    let fields = fields.fields().iter().enumerate();
+    fields
+        .filter(|(_, field)| is_absent(field.name()))
+        .map(|(idx, _)| idx)
+        .collect()
 }
 
 /// Bytes of a block of a filter (Parquet's format, "Split block").
@@ -326,4 +361,55 @@ fn place(group: &RowGroupMetaData, column: &str) -> Option<(u64, u64)> {
     let n_bytes = u64::try_from(chunk.bloom_filter_length()?).ok()?;
     from.checked_add(n_bytes)?;
     Some((from, n_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+    use bytes::Bytes;
+    use parquet::arrow::ArrowWriter;
+    use parquet::arrow::arrow_reader::ArrowReaderMetadata;
+    use parquet::file::properties::{EnabledStatistics, WriterProperties};
+
+    use super::absent;
+
+    fn column(values: [Option<i64>; 4]) -> ArrayRef {
+        Arc::new(Int64Array::from(values.to_vec()))
+    }
+
+    /// Columns that are absent from a file of two row groups of two rows.
+    fn absent_in(statistics: EnabledStatistics) -> Vec<String> {
+        let text: ArrayRef = Arc::new(StringArray::from(vec![None::<&str>; 4]));
+        let batch = RecordBatch::try_from_iter_with_nullable([
+            ("full", column([Some(1), Some(2), Some(3), Some(4)]), true),
+            ("none", column([None; 4]), true),
+            ("first", column([Some(1), None, None, None]), true),
+            ("last", column([None, None, None, Some(4)]), true),
+            ("text", text, true),
+        ])
+        .unwrap();
+        let properties = WriterProperties::builder()
+            .set_max_row_group_row_count(Some(2))
+            .set_statistics_enabled(statistics)
+            .build();
+        let mut writer =
+            ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        let file = Bytes::from(writer.into_inner().unwrap());
+        let file = ArrowReaderMetadata::load(&file, Default::default()).unwrap();
+        assert_eq!(file.metadata().num_row_groups(), 2);
+        let schema = batch.schema();
+        let absent = absent(file.metadata().row_groups(), &schema);
+        let names = absent.iter().map(|idx| schema.field(*idx).name().clone());
+        names.collect()
+    }
+
+    #[test]
+    fn a_column_is_absent_where_no_row_group_has_a_value() {
+        assert_eq!(absent_in(EnabledStatistics::Chunk), ["none", "text"]);
+        // Nothing is known without statistics.
+        assert_eq!(absent_in(EnabledStatistics::None), [""; 0]);
+    }
 }

@@ -261,7 +261,8 @@ impl LakeTable {
             partitioned.partition_values = vec![ScalarValue::Date32(file.date)];
         }
         if has_statistics {
-            let statistics = pruning::file_statistics(file, &self.layout);
+            let mut statistics = pruning::file_statistics(file, &self.layout);
+            pruning::note_absent(&mut statistics, &candidate.absent);
             partitioned = partitioned.with_statistics(Arc::new(statistics));
         }
         if let Some(row_groups) = &candidate.row_groups {

@@ -142,6 +142,34 @@ async fn a_needle_is_filtered_inside_the_reader() {
     assert_eq!(fixture.number(&sql).await, 2);
 }
 
+/// Rows in memory take the filters that files take, so that none is evaluated above both.
+#[tokio::test]
+async fn rows_in_memory_are_filtered_where_they_are() {
+    let fixture = three_days("requests").await;
+    let fresh: Vec<_> = (100..110)
+        .map(|number| numbered(NEW_YEAR + number, number))
+        .collect();
+    fixture.append("requests", 4, batch("requests", &fresh));
+    let condition = format!("trace_id IN ('{:032x}', '{:032x}')", 5, 105);
+    let sql = format!("SELECT trace_id FROM requests WHERE {condition}");
+    let plan = plan_of(&fixture, &sql).await;
+    assert!(!plan.contains("FilterExec"), "{plan}");
+    assert_eq!(plan.matches(", predicate=").count(), 2, "{plan}");
+    let count = format!("SELECT count(*) FROM requests WHERE {condition}");
+    assert_eq!(fixture.number(&count).await, 2);
+    // A limit counts rows that pass.
+    let last = format!("{sql} AND trace_id > '{:032x}' LIMIT 1", 100);
+    assert!(fixture.ask(&last).await.contains(&format!("{:032x}", 105)));
+
+    // A join looks for few of them, and finds out while it runs which.
+    let join = format!(
+        "SELECT a.trace_id FROM requests AS a JOIN requests AS b ON a.trace_id = b.trace_id \
+         WHERE a.{condition} ORDER BY a.trace_id"
+    );
+    let answer = fixture.ask(&join).await;
+    assert_eq!(answer.lines().count(), 6, "two rows: {answer}");
+}
+
 #[tokio::test]
 async fn strings_are_plain_in_every_answer() {
     let fixture = three_days("requests").await;
