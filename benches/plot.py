@@ -4,7 +4,7 @@ import math
 
 WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 90, 20, 30, 40
-COLORS = ("#1b6ca8", "#c0504d", "#4f9d69", "#8064a2")
+COLORS = ("#1b6ca8", "#c0504d", "#4f9d69", "#8064a2", "#7f7f7f")
 
 
 def picture(panels):

@@ -1,7 +1,7 @@
 """Goodput and memory under twice the capacity, second by second: a table and a picture of it."""
 
 import plot
-
+import scenarios
 
 # An intake that is full is closed for a second or two, as long as it tells senders to wait, and open as long.
 MEAN_SECONDS = 10
@@ -39,6 +39,9 @@ def write(folder, measured):
         (f"{row['peer']}, run {run}", [(at, held / 2**20) for at, held in row["resident"]])
         for run, row in rows
     ]
+    end = max(at for _, line in memory for at, _ in line)
+    limit = scenarios.MEMORY_LIMIT_BYTES / 2**20
+    memory.append((f"limit of {scenarios.TABLES}, by its configuration", [(0, limit), (end, limit)]))
     panels = [
         plot.over_seconds(f"accepted spans per second, mean of {MEAN_SECONDS} s", goodput),
         plot.over_seconds("resident memory, MiB (after the load: what is left is decided)", memory),

@@ -31,8 +31,7 @@ CONNECTIONS = 4
 IN_FLIGHT = 4
 # Until what came last is decided, and stored or sent.
 DRAIN_SECONDS_MAX = 240
-# What a core stores in half a minute; the default is minutes of it.
-SMALL_BACKLOG = {"intake": {"release_backlog_spans_max": 1_000_000}}
+SMALL_BACKLOG = {"intake": {"release_backlog_spans_max": scenarios.BACKLOG_ROWS}}
 # In place of a scenario: the intake without a network.
 INTAKE = "intake"
 # Of load while stacks are sampled.

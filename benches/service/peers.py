@@ -11,14 +11,13 @@ import socket
 import time
 from pathlib import Path
 
+import scenarios
 import whyslow
 from checks import Wrong, eventually, expect
 from processes import Process, free_ports
 
 MESSAGE_MIB = 64
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-# Traces that are undecided at once, at most: more than any scenario has.
-NUM_TRACES = 20_000_000
 
 # Five, of which only the last is ever satisfied by the traffic, and it by chance of the trace id, which is
 # equal in all programs: so all keep the same traces.
@@ -44,7 +43,7 @@ def sampling(kept_percent, decision_wait_s, **more):
     rest = {"name": "rest", "type": "probabilistic", "probabilistic": chance}
     return {
         "decision_wait": f"{decision_wait_s}s",
-        "num_traces": NUM_TRACES,
+        "num_traces": scenarios.NUM_TRACES,
         "policies": [*POLICIES, rest],
         **more,
     }

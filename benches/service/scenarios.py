@@ -23,6 +23,18 @@ ROTEL = "Rotel, receives only"
 CAPACITY = "capacity"
 
 
+# Traces that are undecided at once, at most, and decisions that are remembered: more than any scenario has.
+NUM_TRACES = 20_000_000
+# Rows that may wait for storage under overload: what a core stores in seconds; the default is minutes of it.
+BACKLOG_ROWS = 1_000_000
+# What the service may take under overload, by its configuration: a place for each decision; exports in flight; rows in memory, up to
+# twice `commit_bytes` before no more are taken, the same again while they are sorted and encoded, and releases on their way; for each row
+# that waits in the log where it is; files that are merged, read and written; and connections, writers and what the allocator keeps.
+MEMORY_LIMIT_BYTES = (
+    31 * NUM_TRACES + (512 << 20) + 8 * (64 << 20) + 64 * BACKLOG_ROWS + 4 * (64 << 20) + (256 << 20)
+)
+
+
 @dataclass(frozen=True)
 class Shape:
     """What the traffic is like."""
