@@ -7,7 +7,7 @@
 //! specification's order with that order in the footer's `sorting_columns`, row groups of 64 Ki rows
 //! (one unit of pruning and of a top-N scan), pages of 8 Ki rows (some Ki where values are distinct), zstd 1 (6 when files are merged, but for ids; none where
 //! it gains nothing, see [`uniform`]),
-//! bloom filters of 1 % on the id columns. Page statistics on the columns that sort, prune or look up;
+//! bloom filters of 0.1 % on the id columns. Page statistics on the columns that sort, prune or look up;
 //! row group statistics on other plain columns; none inside of maps and lists, where no reader uses
 //! them. Dictionaries everywhere but in columns whose values hardly ever come twice
 //! ([`tables::Column::distinct`]).
@@ -51,7 +51,9 @@ pub(crate) const ZSTD_LEVEL_COMPACTION: i32 = 6;
 /// Texts of which hardly any comes twice are ids in hex digits: higher levels look for longer matches, which these do not
 /// have, and the columns become larger.
 const ZSTD_LEVEL_IDS: i32 = 1;
-const BLOOM_FALSE_POSITIVES: f64 = 0.01;
+/// A trace is sought in every row group there is: at one in a hundred, one of ten million spans would be looked for in two or
+/// three row groups more than have it.
+const BLOOM_FALSE_POSITIVES: f64 = 0.001;
 const CREATED_BY: &str = concat!("whyslow ", env!("CARGO_PKG_VERSION"));
 
 /// The rows of one file, in their order, without the partition column.

@@ -11,7 +11,7 @@
 //!
 //! **Filters, not times.** A time range for a trace, looked up in `traces`, would be narrower, but is right only as long as
 //! no span of the trace comes later and no writer lags. A filter has no false "no": whatever is in a file is found there,
-//! late spans, other writers and merged files alike. It costs one false row group in a hundred.
+//! late spans, other writers and merged files alike. It costs one false row group in a thousand.
 //!
 //! Does not: know what an identifier means, or keep a row from an answer (a file that cannot be read here is asked
 //! later, and its error is the statement's then).

@@ -199,7 +199,7 @@ pub(crate) fn fill(fixture: &Fixture) {
 }
 
 /// Sends every attack through a door, whose answers are a number of rows or a message, while another client of the
-/// engine keeps asking.
+/// engine keeps asking. `cargo test -p query attacks -- --nocapture` prints what became of each.
 pub(crate) async fn attack<F: Future<Output = Result<u64, String>>>(
     fixture: &Fixture,
     mut door: impl FnMut(String) -> F,
@@ -232,6 +232,10 @@ pub(crate) async fn attack<F: Future<Output = Result<u64, String>>>(
     });
     for (must, sql) in ATTACKS {
         let answer = door((*sql).to_owned()).await;
+        match &answer {
+            Ok(n_rows) => println!("{n_rows} rows | {sql}"),
+            Err(message) => println!("{} | {sql}", message.lines().next().unwrap_or_default()),
+        }
         match (must, &answer) {
             (Refuse, Ok(n_rows)) => panic!("{sql}: answered with {n_rows} rows"),
             (Refuse | Survive, Err(message)) => assert!(!message.is_empty(), "{sql}"),
