@@ -63,6 +63,7 @@ pub use crate::error::{Error, Result};
 pub use crate::lake::{Lake, Mode};
 pub use crate::location::Location;
 pub use crate::maintain::{Compacted, Deleted, Expired, Maintenance, Report};
+pub use crate::parquet_file::uniform::empty_columns;
 pub use crate::recent::{Recent, RecentRows};
 pub use crate::statistics::{Bound, ColumnStatistics};
 pub use crate::table::{Table, View};

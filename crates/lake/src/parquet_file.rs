@@ -34,7 +34,7 @@ use parquet::schema::types::{ColumnPath, SchemaDescriptor};
 
 use crate::error::{Error, Result};
 use crate::layout::{Layout, SortBy};
-use uniform::Leaves;
+use uniform::{Empty, Leaves};
 
 /// Arrow memory from which one file per partition is made.
 pub(crate) const CHUNK_BYTES_MAX: usize = 512 << 20;
@@ -159,6 +159,7 @@ pub(crate) fn uniform_leaves(layout: &Layout, rows: &RecordBatch) -> Result<Leav
 pub(crate) struct Encoder {
     table: &'static str,
     writer: ArrowWriter<Vec<u8>>,
+    empty: Empty,
 }
 
 impl Encoder {
@@ -171,18 +172,26 @@ impl Encoder {
                 ArrowWriter::try_new(Vec::new(), schema, Some(properties))
             })
             .map_err(|source| Error::Encode { table, source })?;
-        Ok(Self { table, writer })
+        Ok(Self {
+            table,
+            writer,
+            empty: Empty::default(),
+        })
     }
 
     pub(crate) fn write(&mut self, rows: &RecordBatch) -> Result<()> {
         let table = self.table;
+        self.empty.take(rows);
         self.writer
             .write(rows)
             .map_err(|source| Error::Encode { table, source })
     }
 
-    pub(crate) fn finish(self) -> Result<Bytes> {
+    pub(crate) fn finish(mut self) -> Result<Bytes> {
         let table = self.table;
+        if let Some(said) = self.empty.said() {
+            self.writer.append_key_value_metadata(said);
+        }
         let bytes = self
             .writer
             .into_inner()

@@ -5,7 +5,7 @@
 //!
 //! A row group has a bloom filter for each id column (`trace_id`, `request_id`, ..). Read by statements, they are what
 //! one trace by its id costs: a read for each row group of each file. Here they are read once for each file and asked in memory: files that cannot hold an identifier are not in the plan, and of the
-//! others only the row groups that can. The same look at a footer says in which columns every row is NULL: they need not be opened.
+//! others only the row groups that can. The same look at a footer says which columns need not be opened ([`Constants`]).
 //!
 //! # Decided
 //!
@@ -31,8 +31,8 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 use parquet::bloom_filter::Sbbf;
 use parquet::file::metadata::{ColumnChunkMetaData, PageIndexPolicy, RowGroupMetaData};
-use parquet::file::statistics::Statistics;
 
+use crate::constants::Constants;
 use crate::newest::{Kept, Newest, Reader};
 use crate::scan::FOOTER_BYTES;
 
@@ -60,8 +60,8 @@ pub(crate) struct Candidate<'a> {
     pub(crate) file: &'a DataFile,
     /// The row groups that can; all of them where this is unknown.
     pub(crate) row_groups: Option<ParquetAccessPlan>,
-    /// Columns of the file in which every row is NULL, as far as is known.
-    pub(crate) absent: Arc<[usize]>,
+    /// Columns with one value in all rows.
+    pub(crate) constants: Arc<Constants>,
 }
 
 impl IdIndex {
@@ -130,7 +130,7 @@ impl<'a> Candidate<'a> {
         Self {
             file,
             row_groups: None,
-            absent: Arc::default(),
+            constants: Arc::default(),
         }
     }
 }
@@ -189,7 +189,7 @@ impl TableFilters {
                 narrowed.files.push(Candidate {
                     file,
                     row_groups: Some(row_groups),
-                    absent: Arc::clone(&filters.absent),
+                    constants: Arc::clone(&filters.constants),
                 });
             }
         }
@@ -240,8 +240,7 @@ impl Reader<FileFilters> for FilterReader<'_> {
 struct FileFilters {
     /// By row group, then by column of the table's id columns; `None` where the file has none.
     row_groups: Vec<Vec<Option<Sbbf>>>,
-    /// Columns in which every row is NULL: nothing of them has to be read.
-    absent: Arc<[usize]>,
+    constants: Arc<Constants>,
     n_bytes: usize,
 }
 
@@ -319,35 +318,13 @@ impl FileFilters {
             let blocks = filter.as_ref().map_or(0, Sbbf::num_blocks);
             FILTER_OVERHEAD_BYTES + blocks * BLOCK_BYTES
         });
-        let absent = absent(groups, fields);
+        let constants = Constants::of(&metadata, fields);
         Ok(Self {
-            n_bytes: n_bytes.sum::<usize>() + size_of_val(&*absent),
+            n_bytes: n_bytes.sum::<usize>() + constants.n_bytes(),
             row_groups,
-            absent,
+            constants: Arc::new(constants),
         })
     }
-}
-
-/// Columns of which the statistics of every row group say that there is nothing but NULL.
-fn absent(groups: &[RowGroupMetaData], fields: &Schema) -> Arc<[usize]> {
-    let mut n_absent: HashMap<&str, usize> = HashMap::new();
-    for group in groups {
-        let rows = u64::try_from(group.num_rows()).ok();
-        for chunk in group.columns() {
-            let n_null = chunk.statistics().and_then(Statistics::null_count_opt);
-            if let [name] = chunk.column_path().parts()
-                && n_null == rows
-            {
-                *n_absent.entry(name).or_default() += 1;
-            }
-        }
-    }
-    let is_absent = |name: &str| n_absent.get(name) == Some(&groups.len());
-    let fields = fields.fields().iter().enumerate();
-    fields
-        .filter(|(_, field)| is_absent(field.name()))
-        .map(|(idx, _)| idx)
-        .collect()
 }
 
 /// Bytes of a block of a filter (Parquet's format, "Split block").
@@ -361,55 +338,4 @@ fn place(group: &RowGroupMetaData, column: &str) -> Option<(u64, u64)> {
     let n_bytes = u64::try_from(chunk.bloom_filter_length()?).ok()?;
     from.checked_add(n_bytes)?;
     Some((from, n_bytes))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-    use bytes::Bytes;
-    use parquet::arrow::ArrowWriter;
-    use parquet::arrow::arrow_reader::ArrowReaderMetadata;
-    use parquet::file::properties::{EnabledStatistics, WriterProperties};
-
-    use super::absent;
-
-    fn column(values: [Option<i64>; 4]) -> ArrayRef {
-        Arc::new(Int64Array::from(values.to_vec()))
-    }
-
-    /// Columns that are absent from a file of two row groups of two rows.
-    fn absent_in(statistics: EnabledStatistics) -> Vec<String> {
-        let text: ArrayRef = Arc::new(StringArray::from(vec![None::<&str>; 4]));
-        let batch = RecordBatch::try_from_iter_with_nullable([
-            ("full", column([Some(1), Some(2), Some(3), Some(4)]), true),
-            ("none", column([None; 4]), true),
-            ("first", column([Some(1), None, None, None]), true),
-            ("last", column([None, None, None, Some(4)]), true),
-            ("text", text, true),
-        ])
-        .unwrap();
-        let properties = WriterProperties::builder()
-            .set_max_row_group_row_count(Some(2))
-            .set_statistics_enabled(statistics)
-            .build();
-        let mut writer =
-            ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
-        writer.write(&batch).unwrap();
-        let file = Bytes::from(writer.into_inner().unwrap());
-        let file = ArrowReaderMetadata::load(&file, Default::default()).unwrap();
-        assert_eq!(file.metadata().num_row_groups(), 2);
-        let schema = batch.schema();
-        let absent = absent(file.metadata().row_groups(), &schema);
-        let names = absent.iter().map(|idx| schema.field(*idx).name().clone());
-        names.collect()
-    }
-
-    #[test]
-    fn a_column_is_absent_where_no_row_group_has_a_value() {
-        assert_eq!(absent_in(EnabledStatistics::Chunk), ["none", "text"]);
-        // Nothing is known without statistics.
-        assert_eq!(absent_in(EnabledStatistics::None), [""; 0]);
-    }
 }

@@ -17,6 +17,7 @@
 //! | `time_bounds` | hands filters on times through groupings and windows, towards the files |
 //! | `cross_join` | keeps a rule of DataFusion from dropping join keys |
 //! | `scan`, `pruning`, `id_index`, `small_files`, `in_memory` | one table: files that can hold an answer, and the rows in memory |
+//! | `constants` | columns of a file that need not be read |
 //! | `newest` | what is kept in memory of files, as far as there is room |
 //! | `session` | DataFusion state of one statement: memory, spill folder, settings |
 //! | `executor` | the threads that plan and execute |
@@ -71,6 +72,7 @@ mod plans;
 mod profile;
 mod time_bounds;
 
+mod constants;
 mod file_reader;
 mod id_index;
 mod in_memory;

@@ -96,15 +96,6 @@ pub(crate) fn file_statistics(file: &DataFile, layout: &Layout) -> Statistics {
     }
 }
 
-/// Says of columns that they are NULL in every row: DataFusion does not read them then.
-pub(crate) fn note_absent(statistics: &mut Statistics, columns: &[usize]) {
-    for column in columns {
-        if let Some(known) = statistics.column_statistics.get_mut(*column) {
-            known.null_count = statistics.num_rows;
-        }
-    }
-}
-
 /// Rows and bytes of a scan, for the order of joins.
 pub(crate) fn table_statistics<'a>(
     files: impl Iterator<Item = &'a DataFile> + Clone,

@@ -262,7 +262,8 @@ impl LakeTable {
         }
         if has_statistics {
             let mut statistics = pruning::file_statistics(file, &self.layout);
-            pruning::note_absent(&mut statistics, &candidate.absent);
+            let fields = self.layout.stored.file_schema();
+            candidate.constants.note(&mut statistics, fields);
             partitioned = partitioned.with_statistics(Arc::new(statistics));
         }
         if let Some(row_groups) = &candidate.row_groups {

@@ -2,6 +2,7 @@
 
 mod asked_again;
 pub(crate) mod attacks;
+mod constants;
 mod hostile;
 mod limits;
 mod needles;
