@@ -17,45 +17,48 @@ use datafusion::common::{ScalarValue, Statistics};
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::statistics::Statistics as ParquetStatistics;
 
-/// Places of columns in the schema of the files.
+/// Columns, by their place in the schema of the files.
 #[derive(Debug, Default)]
 pub(crate) struct Constants {
     absent: Box<[usize]>,
-    empty: Box<[usize]>,
+    /// With the value.
+    empty: Box<[(usize, ScalarValue)]>,
 }
 
 impl Constants {
     /// As the footer of a file says.
     pub(crate) fn of(file: &ParquetMetaData, fields: &Schema) -> Self {
-        let empty = lake::empty_columns(file);
+        let empty = lake::empty_columns(file).filter_map(|name| {
+            let (idx, field) = fields.column_with_name(name)?;
+            Some((idx, without_items(field.data_type())?))
+        });
         Self {
             absent: absent(file.row_groups(), fields),
-            empty: empty
-                .filter_map(|name| fields.index_of(name).ok())
-                .collect(),
+            empty: empty.collect(),
         }
     }
 
     pub(crate) fn n_bytes(&self) -> usize {
-        size_of_val(&*self.absent) + size_of_val(&*self.empty) + size_of::<Self>()
+        let values = self.empty.iter().map(|(_, value)| value.size());
+        size_of::<Self>()
+            + size_of_val(&*self.absent)
+            + size_of::<usize>() * self.empty.len()
+            + values.sum::<usize>()
     }
 
     /// Notes them in the statistics of the file.
-    pub(crate) fn note(&self, statistics: &mut Statistics, fields: &Schema) {
+    pub(crate) fn note(&self, statistics: &mut Statistics) {
         let n_rows = statistics.num_rows;
         for column in &self.absent {
             if let Some(known) = statistics.column_statistics.get_mut(*column) {
                 known.null_count = n_rows;
             }
         }
-        for column in &self.empty {
-            let value = fields.fields().get(*column);
-            let value = value.and_then(|field| without_items(field.data_type()));
-            let known = statistics.column_statistics.get_mut(*column);
-            if let (Some(value), Some(known)) = (value, known) {
+        for (column, value) in &self.empty {
+            if let Some(known) = statistics.column_statistics.get_mut(*column) {
                 known.null_count = Precision::Exact(0);
                 known.min_value = Precision::Exact(value.clone());
-                known.max_value = Precision::Exact(value);
+                known.max_value = Precision::Exact(value.clone());
             }
         }
     }

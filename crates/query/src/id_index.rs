@@ -16,8 +16,8 @@
 //! Does not: know what an identifier means, or keep a row from an answer (a file that cannot be read here is asked
 //! later, and its error is the statement's then).
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::Schema;
 use async_trait::async_trait;
@@ -38,6 +38,15 @@ use crate::scan::FOOTER_BYTES;
 
 /// Identifiers of one list that are looked up. A longer list is in nearly every row group anyway.
 const IDS_MAX: usize = 500;
+
+/// Columns that hold identifiers, of all tables: they have filters. Views hand them on under their names.
+pub(crate) static ID_COLUMNS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    let specs = tables::all();
+    specs
+        .iter()
+        .flat_map(|spec| spec.bloom.iter().copied())
+        .collect()
+});
 
 /// Filters of all tables of a lake.
 #[derive(Debug)]

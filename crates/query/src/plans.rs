@@ -15,33 +15,27 @@
 //!
 //! Does not: know files, or plan their reading, which differs each time.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::catalog::default_table_source::{provider_as_source, source_as_provider};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result as DataFusionResult, ScalarValue};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, Volatility};
+use lru::LruCache;
 
 use crate::catalog::StatementSchema;
 use crate::profile::{self, Profile};
 use crate::scan::LakeTable;
 
 /// Some hundred kilobytes each, for a join of wide views.
-const PLANS_MAX: usize = 64;
+const PLANS_MAX: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 
-/// Plans by the text of their shape.
-#[derive(Debug, Default)]
+/// Plans by the text of their shape; `None`: such a plan is not kept.
+#[derive(Debug)]
 pub(crate) struct Plans {
-    known: Mutex<Known>,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    /// With the number of the question that used it last; `None`: such a plan is not kept.
-    plans: HashMap<String, (u64, Option<Arc<Plan>>)>,
-    n_asked: u64,
+    known: Mutex<LruCache<String, Option<Arc<Plan>>>>,
 }
 
 /// The plan of a shape.
@@ -52,28 +46,28 @@ pub(crate) struct Plan {
     pub(crate) profile: Profile,
 }
 
+impl Default for Plans {
+    fn default() -> Self {
+        Self {
+            known: Mutex::new(LruCache::new(PLANS_MAX)),
+        }
+    }
+}
+
 impl Plans {
     /// What is known of a shape: nothing, that its plan is not kept, or its plan.
     pub(crate) fn get(&self, text: &str) -> Option<Option<Arc<Plan>>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.n_asked += 1;
-        let now = known.n_asked;
-        let (used, plan) = known.plans.get_mut(text)?;
-        *used = now;
-        Some(plan.clone())
+        self.known().get(text).cloned()
     }
 
     /// Keeps a plan, in place of the one that was not used for longest if there are too many.
     pub(crate) fn keep(&self, text: String, plan: Option<Arc<Plan>>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = known.n_asked;
-        known.plans.insert(text, (now, plan));
-        if known.plans.len() > PLANS_MAX {
-            let last_used = known.plans.iter().min_by_key(|(_, (used, _))| *used);
-            if let Some(text) = last_used.map(|(text, _)| text.clone()) {
-                known.plans.remove(&text);
-            }
-        }
+        self.known().put(text, plan);
+    }
+
+    /// A panic while the lock was held leaves whole plans.
+    fn known(&self) -> MutexGuard<'_, LruCache<String, Option<Arc<Plan>>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -27,6 +27,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
 
+use crate::id_index::ID_COLUMNS;
 use crate::{functions, pruning};
 
 /// How files are read.
@@ -53,10 +54,6 @@ pub(crate) fn in_force(session: &dyn Session) -> Profile {
 /// Chooses the profile of a plan.
 pub(crate) fn of(plan: &LogicalPlan) -> DataFusionResult<Profile> {
     let specs = tables::all();
-    let keys: HashSet<&str> = specs
-        .iter()
-        .flat_map(|spec| spec.bloom.iter().copied())
-        .collect();
     let leading: HashSet<&str> = specs
         .iter()
         .filter_map(|spec| spec.sort.first())
@@ -68,7 +65,7 @@ pub(crate) fn of(plan: &LogicalPlan) -> DataFusionResult<Profile> {
         match node {
             LogicalPlan::Filter(filter) => {
                 for condition in split_conjunction(&filter.predicate) {
-                    seen.is_needle |= fixes_key(condition, &keys);
+                    seen.is_needle |= fixes_key(condition);
                     seen.has_deep_filter |= looks_inside(condition)?;
                 }
             }
@@ -113,9 +110,8 @@ impl Seen {
 }
 
 /// `key = 'x'`, `'x' = key` or `key IN ('x', ..)`.
-fn fixes_key(condition: &Expr, keys: &HashSet<&str>) -> bool {
-    let is_key =
-        |expr: &Expr| matches!(expr, Expr::Column(column) if keys.contains(column.name.as_str()));
+fn fixes_key(condition: &Expr) -> bool {
+    let is_key = |expr: &Expr| matches!(expr, Expr::Column(column) if ID_COLUMNS.contains(column.name.as_str()));
     // `trace_id = trace_hex('..')` is folded later.
     let is_literal = |expr: &Expr| match expr {
         Expr::Literal(..) | Expr::Placeholder(_) => true,

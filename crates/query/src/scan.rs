@@ -262,8 +262,7 @@ impl LakeTable {
         }
         if has_statistics {
             let mut statistics = pruning::file_statistics(file, &self.layout);
-            let fields = self.layout.stored.file_schema();
-            candidate.constants.note(&mut statistics, fields);
+            candidate.constants.note(&mut statistics);
             partitioned = partitioned.with_statistics(Arc::new(statistics));
         }
         if let Some(row_groups) = &candidate.row_groups {

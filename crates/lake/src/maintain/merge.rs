@@ -40,25 +40,21 @@ pub(crate) fn merged(
     stats: &mut FileStatsAccumulator,
 ) -> Result<(Bytes, u64)> {
     let mut n_expected = 0_u64;
-    let mut plain: Option<Leaves> = None;
+    let mut plain = Vec::with_capacity(inputs.len());
     let mut cursors = Vec::with_capacity(inputs.len());
     for (path, bytes) in inputs {
         let input = open(layout, bytes).map_err(|source| layout.unreadable(&path, source))?;
         n_expected = n_expected.saturating_add(input.n_rows);
-        plain = Some(match plain {
-            None => input.plain,
-            Some(before) => before.intersection(&input.plain).cloned().collect(),
-        });
+        plain.push(input.plain);
         cursors.push(Cursor::new(path, input.batches));
     }
     let mut merge = Merge::new(layout, cursors)?;
     let first = merge.next()?;
     // What is uniform in each of the files need not be so in all of them: the first rows are of several.
-    let mut plain = plain.unwrap_or_default();
     if let Some(rows) = &first {
-        let uniform = parquet_file::uniform_leaves(layout, rows)?;
-        plain.retain(|leaf| uniform.contains(leaf));
+        plain.push(parquet_file::uniform_leaves(layout, rows)?);
     }
+    let plain = uniform::common(plain);
     let mut encoder = Encoder::new(layout, ZSTD_LEVEL_COMPACTION, &plain)?;
     let mut n_rows = 0_u64;
     let mut next = first;

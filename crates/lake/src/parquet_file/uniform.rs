@@ -14,7 +14,7 @@ use arrow::array::{Array, ArrayRef, AsArray as _, RecordBatch, make_comparator};
 use arrow::compute::SortOptions;
 use arrow::datatypes::DataType;
 use parquet::basic::Compression;
-use parquet::file::metadata::{KeyValue, ParquetMetaData};
+use parquet::file::metadata::{KeyValue, ParquetMetaData, RowGroupMetaData};
 use parquet::schema::types::{ColumnPath, SchemaDescriptor};
 
 use crate::layout::Layout;
@@ -119,18 +119,16 @@ pub fn empty_columns(file: &ParquetMetaData) -> impl Iterator<Item = &str> {
 
 /// The leaf columns that are not compressed in any row group of a file.
 pub(crate) fn uncompressed(file: &ParquetMetaData) -> Leaves {
-    let mut leaves: Option<Leaves> = None;
-    for group in file.row_groups() {
-        let plain = group
-            .columns()
-            .iter()
-            .filter(|chunk| chunk.compression() == Compression::UNCOMPRESSED)
-            .map(|chunk| chunk.column_path().clone());
-        let plain: Leaves = plain.collect();
-        leaves = Some(match leaves {
-            None => plain,
-            Some(before) => before.intersection(&plain).cloned().collect(),
-        });
-    }
-    leaves.unwrap_or_default()
+    let plain = |group: &RowGroupMetaData| -> Leaves {
+        let chunks = group.columns().iter();
+        let plain = chunks.filter(|chunk| chunk.compression() == Compression::UNCOMPRESSED);
+        plain.map(|chunk| chunk.column_path().clone()).collect()
+    };
+    common(file.row_groups().iter().map(plain))
+}
+
+/// The leaf columns that are in all of these.
+pub(crate) fn common(all: impl IntoIterator<Item = Leaves>) -> Leaves {
+    let both = |some: Leaves, others: Leaves| some.intersection(&others).cloned().collect();
+    all.into_iter().reduce(both).unwrap_or_default()
 }

@@ -4,9 +4,7 @@
 //! statements of one shape have the same plan but for these parameters. Nothing else is cut: a text may be a unit, a format or
 //! the name of a column of the answer, and then the plan depends on it.
 
-use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::sync::LazyLock;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
@@ -14,17 +12,10 @@ use datafusion::sql::sqlparser::ast::{
     Visitor, VisitorMut,
 };
 
+use crate::id_index::ID_COLUMNS;
+
 /// A longer statement has no shape: most of such a text is a list that does not come again.
 const TEXT_BYTES_MAX: usize = 16 << 10;
-
-/// Columns that hold identifiers, of all tables. Views hand them on under their names.
-static ID_COLUMNS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
-    let specs = tables::all();
-    specs
-        .iter()
-        .flat_map(|spec| spec.bloom.iter().copied())
-        .collect()
-});
 
 /// A statement with `$1`, `$2` and so on for its identifiers.
 #[derive(Debug)]
