@@ -27,6 +27,7 @@
 //! | to change | look at |
 //! |---|---|
 //! | where tables live, S3 options | `location` |
+//! | how the local store writes and reads | `synced`, `page_cache` |
 //! | how a Parquet file looks | `parquet_file`, `layout` |
 //! | how rows get into the log, retries, conflicts | `commit`, `written` |
 //! | compaction, retention, vacuum | `maintain` |
@@ -46,6 +47,7 @@ mod layout;
 mod location;
 mod maintain;
 mod object;
+mod page_cache;
 mod parquet_file;
 mod recent;
 #[cfg(feature = "testing")]

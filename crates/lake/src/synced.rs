@@ -9,7 +9,7 @@
 //! 3. links it to its name (create: fails when the name is taken) or renames it (overwrite),
 //! 4. syncs the folder, and the parents of folders that were made.
 //!
-//! Reading, listing and deleting are `object_store`'s.
+//! Reading what is not in memory, listing and deleting are `object_store`'s.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -29,6 +29,8 @@ use object_store::{
     UploadPart,
 };
 use uuid::Uuid;
+
+use crate::page_cache;
 
 const STORE: &str = "SyncedFolder";
 
@@ -202,7 +204,11 @@ impl ObjectStore for SyncedFolder {
         location: &Path,
         ranges: &[std::ops::Range<u64>],
     ) -> Result<Vec<bytes::Bytes>> {
-        self.files.get_ranges(location, ranges).await
+        let path = self.files.path_to_filesystem(location)?;
+        match page_cache::ranges(&path, ranges) {
+            Some(parts) => Ok(parts),
+            None => self.files.get_ranges(location, ranges).await,
+        }
     }
 
     fn delete_stream(
