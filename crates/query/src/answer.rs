@@ -11,28 +11,19 @@ use datafusion::common::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{Stream, StreamExt};
-use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
 
 use crate::engine::Started;
 use crate::error::{Error, Phase, Result};
 use crate::metrics::Tally;
+use crate::produced;
 use crate::stop::StopOnDrop;
-
-/// What the executing thread reports. The end is said aloud: a channel that just closes means that
-/// the thread is gone, and an answer must not look complete then.
-#[derive(Debug)]
-pub(crate) enum Produced {
-    Batch(RecordBatch),
-    Failed(Error),
-    End,
-}
 
 /// A stream of batches. Dropping it stops the statement.
 #[derive(Debug)]
 pub struct Answer {
     schema: SchemaRef,
-    produced: mpsc::Receiver<Produced>,
+    produced: produced::Receiver,
     stop: StopOnDrop,
     tally: Tally,
     deadline: Pin<Box<Sleep>>,
@@ -103,7 +94,11 @@ impl Answer {
         // Stops the statement at once; a reader may keep the answer for its counts.
         self.stop.stop();
         self.produced.close();
-        while self.produced.try_recv().is_ok() {}
+    }
+
+    fn fail(&mut self, error: Error) -> Error {
+        self.finish(Some(&error));
+        error
     }
 
     fn timed_out(&self) -> Error {
@@ -144,28 +139,23 @@ impl Stream for Answer {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         while !this.is_finished {
-            if this.deadline.as_mut().poll(cx).is_ready() {
-                let error = this.timed_out();
-                this.finish(Some(&error));
-                return Poll::Ready(Some(Err(error)));
+            if Instant::now() >= this.deadline.deadline() {
+                return Poll::Ready(Some(Err(this.fail(this.timed_out()))));
             }
-            match ready!(this.produced.poll_recv(cx)) {
-                Some(Produced::Batch(batch)) => {
+            match this.produced.poll_next(cx) {
+                Poll::Ready(Some(Ok(batch))) => {
                     if let Some(batch) = this.admit(batch) {
                         return Poll::Ready(Some(Ok(batch)));
                     }
                 }
-                Some(Produced::Failed(error)) => {
+                Poll::Ready(Some(Err(error))) => {
                     let error = this.unless_over(error);
-                    this.finish(Some(&error));
-                    return Poll::Ready(Some(Err(error)));
+                    return Poll::Ready(Some(Err(this.fail(error))));
                 }
-                Some(Produced::End) => this.finish(None),
-                None => {
-                    let phase = Phase::Streaming;
-                    let error = this.unless_over(Error::Ended { phase });
-                    this.finish(Some(&error));
-                    return Poll::Ready(Some(Err(error)));
+                Poll::Ready(None) => this.finish(None),
+                // Only what has to wait needs a timer.
+                Poll::Pending => {
+                    ready!(this.deadline.as_mut().poll(cx));
                 }
             }
         }

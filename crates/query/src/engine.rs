@@ -11,10 +11,10 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use lake::Lake;
 use tokio::runtime::Handle;
-use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::answer::{Answer, Produced};
+use crate::answer::Answer;
 use crate::asker::{Askers, Turn};
 use crate::config::Config;
 use crate::error::{Error, Limits, Phase, Result};
@@ -22,21 +22,18 @@ use crate::executor::Executor;
 use crate::id_index::IdIndex;
 use crate::metrics::{Metrics, Tally};
 use crate::plans::Plans;
+use crate::produced;
 use crate::question::{Described, Question};
 use crate::reference;
 use crate::scan::InMemory;
 use crate::session::Sessions;
 use crate::small_files::SmallFiles;
 use crate::statement_log::Line;
-use crate::stop::{StopOnDrop, stoppable};
+use crate::stop::{Flag, StopOnDrop, stoppable};
 
 mod plan;
 
 use plan::Shared;
-
-/// Batches between the executing thread and the reader. One is enough to keep both busy; more would
-/// be memory that no limit counts.
-const BATCHES_AHEAD: usize = 1;
 
 /// Answers SQL over a lake.
 #[derive(Debug)]
@@ -62,7 +59,7 @@ pub(crate) struct Listed {
 /// A planned statement whose rows are being made.
 pub(crate) struct Started {
     pub(crate) schema: SchemaRef,
-    pub(crate) produced: mpsc::Receiver<Produced>,
+    pub(crate) produced: produced::Receiver,
     pub(crate) stop: StopOnDrop,
 }
 
@@ -184,8 +181,14 @@ impl Engine {
         let rows_max = question.rows.unwrap_or(u64::MAX).min(self.config.rows_max);
 
         let until = deadline.deadline();
-        let started = start(Arc::clone(&self.shared), question, held, until);
-        let started = self.planned(&mut deadline, started.boxed()).await?;
+        let stop = StopOnDrop::default();
+        let started = start(Arc::clone(&self.shared), question, held, until, stop.flag());
+        let (schema, produced) = self.planned(&mut deadline, started.boxed()).await?;
+        let started = Started {
+            schema,
+            produced,
+            stop,
+        };
         Ok((started, deadline, rows_max))
     }
 
@@ -307,6 +310,8 @@ impl Engine {
         work: impl Future<Output = T>,
     ) -> Result<T> {
         tokio::select! {
+            // What is there at once needs no timer.
+            biased;
             done = work => Ok(done),
             () = deadline => Err(Error::TimedOut { limit: self.config.timeout, phase }),
         }
@@ -322,38 +327,42 @@ struct Held {
 
 /// Plans, and begins to produce rows. Runs on the executor, so that deep trees are made, run and
 /// freed on its stacks. What it takes is given back at its time limit also if its reader neither reads nor goes away.
+///
+/// The first step is taken here: rows that memory has are there without another thread.
 async fn start(
     shared: Arc<Shared>,
     question: Question,
     held: Held,
     until: Instant,
-) -> Result<Started> {
+    stop: Flag,
+) -> Result<(SchemaRef, produced::Receiver)> {
     let (plan, state) = shared.plan(&question).await?;
     let schema = plan.schema();
-    let stop = StopOnDrop::default();
-    let plan = stoppable(plan, &stop.flag())
-        .map_err(|source| Error::from_datafusion(source, shared.limits))?;
-    let (sender, produced) = mpsc::channel(BATCHES_AHEAD);
-    let executor = Handle::current();
-    let at_the_end = stop.flag();
-    let timer = executor.spawn(async move {
-        sleep_until(until).await;
-        at_the_end.set();
-    });
-    let _detached = executor.spawn(async move {
-        tokio::select! {
-            () = produce(&shared, plan, &state, &sender) => {}
-            () = sleep_until(until) => {}
-        }
-        timer.abort();
+    let plan =
+        stoppable(plan, &stop).map_err(|source| Error::from_datafusion(source, shared.limits))?;
+    let (sender, produced) = produced::channel();
+    let mut producing = Box::pin(async move {
+        produce(&shared, plan, &state, sender).await;
         drop(state);
         drop(held);
     });
-    Ok(Started {
-        schema,
-        produced,
-        stop,
-    })
+    if futures::poll!(&mut producing).is_pending() {
+        let executor = Handle::current();
+        // Also where it computes for long without an await, and its reader has no time for it.
+        let timer = executor.spawn(async move {
+            sleep_until(until).await;
+            stop.set();
+        });
+        let _detached = executor.spawn(async move {
+            tokio::select! {
+                biased;
+                () = producing => {}
+                () = sleep_until(until) => {}
+            }
+            timer.abort();
+        });
+    }
+    Ok((schema, produced))
 }
 
 /// Sends batches until the end, an error, or until the reader is gone.
@@ -361,30 +370,28 @@ async fn produce(
     shared: &Shared,
     plan: Arc<dyn ExecutionPlan>,
     state: &SessionState,
-    sender: &mpsc::Sender<Produced>,
+    sender: produced::Sender,
 ) {
-    let failed = |source| Produced::Failed(Error::from_datafusion(source, shared.limits));
+    let failed = |source| Error::from_datafusion(source, shared.limits);
     let mut batches = match execute_stream(plan, state.task_ctx()) {
         Ok(batches) => batches,
-        Err(source) => {
-            // The reader may be gone; then nobody needs the error.
-            sender.send(failed(source)).await.ok();
-            return;
-        }
+        // The reader may be gone; then nobody needs the error.
+        Err(source) => return sender.fail(failed(source)).await,
     };
     loop {
         let next = tokio::select! {
             () = sender.closed() => return,
             next = batches.next() => next,
         };
-        let (produced, is_last) = match next {
-            Some(Ok(batch)) if batch.num_rows() == 0 => continue,
-            Some(Ok(batch)) => (Produced::Batch(batch), false),
-            Some(Err(source)) => (failed(source), true),
-            None => (Produced::End, true),
-        };
-        if sender.send(produced).await.is_err() || is_last {
-            return;
+        match next {
+            Some(Ok(batch)) if batch.num_rows() == 0 => {}
+            Some(Ok(batch)) => {
+                if !sender.send(batch).await {
+                    return;
+                }
+            }
+            Some(Err(source)) => return sender.fail(failed(source)).await,
+            None => return sender.end(),
         }
     }
 }

@@ -19,6 +19,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
 
+use arrow::array::{AsArray as _, RecordBatch};
 use arrow::datatypes::Schema;
 use async_trait::async_trait;
 use datafusion::common::{DataFusionError, Result as DataFusionResult, ScalarValue};
@@ -38,6 +39,9 @@ use crate::scan::FOOTER_BYTES;
 
 /// Identifiers of one list that are looked up. A longer list is in nearly every row group anyway.
 const IDS_MAX: usize = 500;
+
+/// Identifiers that are compared with each row in memory. More take longer than to filter the rows later.
+const IDS_IN_ROWS_MAX: usize = 8;
 
 /// Columns that hold identifiers, of all tables: they have filters. Views hand them on under their names.
 pub(crate) static ID_COLUMNS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
@@ -61,6 +65,7 @@ pub(crate) struct Narrowed<'a> {
     pub(crate) files: Vec<Candidate<'a>>,
     /// Every file was judged: nobody has to read a filter again.
     pub(crate) is_judged: bool,
+    sought: Vec<Sought>,
 }
 
 /// A file that can hold an answer.
@@ -113,7 +118,7 @@ impl IdIndex {
         }
         filters.read_missing(&self.store, table, live, &files).await;
         let n_files = files.len();
-        let narrowed = filters.judged(files, &sought);
+        let narrowed = filters.judged(files, sought);
         tracing::debug!(
             n_files,
             n_kept = narrowed.files.len(),
@@ -149,15 +154,37 @@ impl<'a> Narrowed<'a> {
         Self {
             files: files.into_iter().map(Candidate::whole).collect(),
             is_judged: false,
+            sought: Vec::new(),
         }
+    }
+
+    /// Can rows in memory hold an answer? A few identifiers are looked for; what has none of them is one source less to
+    /// wait for.
+    pub(crate) fn can_be_in(&self, rows: &RecordBatch) -> bool {
+        self.sought.iter().all(|sought| sought.can_be_in(rows))
     }
 }
 
 /// A column that must have one of the values.
 #[derive(Debug)]
 struct Sought {
+    column: &'static str,
     column_idx: usize,
     values: Vec<String>,
+}
+
+impl Sought {
+    fn can_be_in(&self, rows: &RecordBatch) -> bool {
+        let column = rows.column_by_name(self.column);
+        let column = column.and_then(|column| column.as_string_opt::<i32>());
+        match column {
+            Some(column) if self.values.len() <= IDS_IN_ROWS_MAX => column
+                .iter()
+                .flatten()
+                .any(|id| self.values.iter().any(|value| value == id)),
+            _ => true,
+        }
+    }
 }
 
 /// Filters of one table.
@@ -172,21 +199,24 @@ impl TableFilters {
         if ids.guarantee != Guarantee::In || ids.literals.len() > IDS_MAX {
             return None;
         }
-        let column_idx = self
-            .columns
-            .iter()
-            .position(|column| *column == ids.column.name)?;
+        let mut columns = self.columns.iter().enumerate();
+        let (column_idx, column) = columns.find(|(_, column)| **column == ids.column.name)?;
         let text = |value: &ScalarValue| value.try_as_str().flatten().map(str::to_owned);
         // A value that is no text cannot be looked up, and may be there.
         let values = ids.literals.iter().map(text).collect::<Option<_>>()?;
-        Some(Sought { column_idx, values })
+        Some(Sought {
+            column,
+            column_idx,
+            values,
+        })
     }
 
-    fn judged<'a>(&self, files: Vec<&'a DataFile>, sought: &[Sought]) -> Narrowed<'a> {
+    fn judged<'a>(&self, files: Vec<&'a DataFile>, sought: Vec<Sought>) -> Narrowed<'a> {
         let known = self.files.known();
         let mut narrowed = Narrowed {
             files: Vec::new(),
             is_judged: true,
+            sought,
         };
         for file in files {
             let Some(filters) = known.get(file) else {
@@ -194,7 +224,7 @@ impl TableFilters {
                 narrowed.files.push(Candidate::whole(file));
                 continue;
             };
-            if let Some(row_groups) = filters.row_groups(sought) {
+            if let Some(row_groups) = filters.row_groups(&narrowed.sought) {
                 narrowed.files.push(Candidate {
                     file,
                     row_groups: Some(row_groups),

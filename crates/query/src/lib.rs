@@ -22,7 +22,7 @@
 //! | `session` | DataFusion state of one statement: memory, spill folder, settings |
 //! | `executor` | the threads that plan and execute |
 //! | [`Engine`] | the route as one function |
-//! | [`Answer`] | the stream of rows under the time limit and the row limit |
+//! | `produced`, [`Answer`] | the stream of rows under the time limit and the row limit |
 //! | `trace` | one trace whole, by its id, as the OTLP that it was |
 //! | [`explain`] | why the requests of a trace were slow, and the statements behind each fact |
 //! | `find` | traces by conditions on a span, and the names that can stand in one |
@@ -84,6 +84,7 @@ mod small_files;
 mod answer;
 mod engine;
 mod executor;
+mod produced;
 mod session;
 
 pub mod explain;

@@ -55,6 +55,10 @@ const FILES_WITH_STATISTICS_MAX: usize = 2048;
 /// Chains above which no order is declared: each chain is an open file in the merge.
 const CHAINS_MAX: usize = 32;
 
+/// Files that are known to hold an identifier and are read one after another: to wake threads for them takes as long as to
+/// read them, and an answer that wakes none is not overtaken on its way.
+const FILES_IN_TURN_MAX: usize = 4;
+
 /// Bytes read from the end of a file at first; holds the footer of most files.
 pub(crate) const FOOTER_BYTES: usize = 512 * 1024;
 
@@ -117,7 +121,12 @@ impl LakeTable {
             .with_metadata_size_hint(FOOTER_BYTES)
             .with_parquet_file_reader_factory(Arc::new(ReaderFactory::new(reader)));
 
-        let target = state.config().target_partitions();
+        let is_needle = profile::in_force(state) == Profile::Needle;
+        let target = if is_needle && narrowed.is_judged && files.len() <= FILES_IN_TURN_MAX {
+            1
+        } else {
+            state.config().target_partitions()
+        };
         let chains = match orders.first() {
             Some(keys) => self.chains(files, keys, target)?,
             None => None,
@@ -313,6 +322,7 @@ impl TableProvider for LakeTable {
             .taken_from(&mut narrowed.files, &self.table, &view.files);
         let mut batches = small.await;
         batches.extend_from_slice(&view.fresh);
+        batches.retain(|rows| narrowed.can_be_in(rows));
         let orders = match profile::in_force(state) {
             Profile::List => self.orders(),
             Profile::Needle | Profile::Top | Profile::Scan => Vec::new(),

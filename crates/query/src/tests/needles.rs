@@ -104,6 +104,43 @@ async fn a_warm_statement_lists_nothing_and_reads_one_file() {
     }
 }
 
+/// To wake threads for so little takes longer, and lets later statements pass by.
+#[tokio::test]
+async fn one_partition_reads_the_files_of_an_identifier_and_rows_without_it_are_no_source() {
+    let fixture = with_files(&SimStore::new(1), &config_of_files()).await;
+    for table in TABLES {
+        let fresh = scattered(500);
+        let row = numbered(NEW_YEAR, fresh);
+        fixture.append(table, N_FILES + 1, batch(table, &[row]));
+        let plan = async |ids: &[i64]| {
+            let ids: Vec<_> = ids
+                .iter()
+                .map(|number| format!("'{}'", id(*number)))
+                .collect();
+            let ids = ids.join(", ");
+            let sql = format!("SELECT * FROM {table} WHERE trace_id IN ({ids}) ORDER BY trace_id");
+            assert!(fixture.ask(&sql).await.lines().count() > 4, "{sql}");
+            fixture.ask(&format!("EXPLAIN FORMAT INDENT {sql}")).await
+        };
+        let in_files = plan(&[3, 33]).await;
+        assert!(in_files.contains("1 group"), "{in_files}");
+        for operator in [
+            "UnionExec",
+            "SortPreservingMergeExec",
+            "CoalescePartitionsExec",
+        ] {
+            assert!(!in_files.contains(operator), "{in_files}");
+        }
+        let in_both = plan(&[3, 500]).await;
+        assert!(in_both.contains("UnionExec"), "{in_both}");
+        let fresh_only = plan(&[500]).await;
+        assert!(!fresh_only.contains(".parquet"), "{fresh_only}");
+        // Many files are read side by side.
+        let in_many = plan(&[3, 13, 23, 33, 43]).await;
+        assert!(!in_many.contains("1 group"), "{in_many}");
+    }
+}
+
 /// What the index is for.
 #[tokio::test]
 async fn without_the_index_each_statement_reads_the_filters_of_all_files() {
