@@ -43,6 +43,9 @@ const PAGE_ROWS: usize = 8 << 10;
 /// A page of a column without a dictionary holds fewer rows: to find a row, a page is decompressed up to it, and these columns
 /// are the large ones. With smaller pages, the smallest and largest id of each say more, too.
 const DISTINCT_TEXT_PAGE_BYTES: usize = 64 << 10;
+/// Ids that statements look for: all pages whose bounds allow one are read before any other column, and one in a row group
+/// has rows of several minutes, each with its own order.
+const SOUGHT_TEXT_PAGE_BYTES: usize = 32 << 10;
 /// The same for numbers and times, of which a difference of some bytes is stored.
 const DISTINCT_PAGE_BYTES: usize = 16 << 10;
 const ZSTD_LEVEL_FLUSH: i32 = 1;
@@ -261,9 +264,14 @@ fn writer_properties(
                 .set_column_data_page_size_limit(path.clone(), DISTINCT_PAGE_BYTES);
             if field.data_type() == &DataType::Utf8 {
                 let level = ZstdLevel::try_new(ZSTD_LEVEL_IDS)?;
+                let page_bytes = if layout.bloom.contains(&name) {
+                    SOUGHT_TEXT_PAGE_BYTES
+                } else {
+                    DISTINCT_TEXT_PAGE_BYTES
+                };
                 properties = properties
                     .set_column_compression(path.clone(), Compression::ZSTD(level))
-                    .set_column_data_page_size_limit(path.clone(), DISTINCT_TEXT_PAGE_BYTES);
+                    .set_column_data_page_size_limit(path.clone(), page_bytes);
             }
         }
         if layout.bloom.contains(&name) {

@@ -41,18 +41,12 @@ pub(crate) struct StatementSchema {
 impl StatementSchema {
     /// Names of a statement that begins now.
     pub(crate) fn new(lake: &Lake, kept: &Arc<InMemory>) -> Arc<Self> {
-        let tables = tables::all()
-            .into_iter()
-            .filter_map(|spec| lake.table(spec.name))
-            .map(|table| {
-                (
-                    table.spec().name,
-                    Arc::new(LakeTable::new(Arc::clone(table), Arc::clone(kept))),
-                )
-            })
-            .collect();
+        let tables = lake.tables().iter().map(|table| {
+            let table = LakeTable::new(Arc::clone(table), Arc::clone(kept));
+            (table.name(), Arc::new(table))
+        });
         Arc::new(Self {
-            tables,
+            tables: tables.collect(),
             views: RwLock::default(),
             postgres: OnceLock::new(),
         })

@@ -4,8 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::execution::SendableRecordBatchStream;
-use datafusion::execution::session_state::SessionState;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
@@ -19,7 +18,6 @@ use crate::asker::{Askers, Turn};
 use crate::config::Config;
 use crate::error::{Error, Limits, Phase, Result};
 use crate::executor::Executor;
-use crate::id_index::IdIndex;
 use crate::metrics::{Metrics, Tally};
 use crate::plans::Plans;
 use crate::produced;
@@ -27,7 +25,6 @@ use crate::question::{Described, Question};
 use crate::reference;
 use crate::scan::InMemory;
 use crate::session::Sessions;
-use crate::small_files::SmallFiles;
 use crate::statement_log::Line;
 use crate::stop::{Flag, StopOnDrop, stoppable};
 
@@ -83,10 +80,7 @@ impl Engine {
         let queue_max = statements_max.saturating_add(config.statements_waiting_max);
         Ok(Self {
             shared: Arc::new(Shared {
-                kept: Arc::new(InMemory {
-                    ids: IdIndex::new(&lake, config.id_filters_bytes()),
-                    small: SmallFiles::new(&lake, config.small_files_bytes()),
-                }),
+                kept: Arc::new(InMemory::new(&lake, config)),
                 lake,
                 sessions,
                 plans: Plans::default(),
@@ -336,14 +330,13 @@ async fn start(
     until: Instant,
     stop: Flag,
 ) -> Result<(SchemaRef, produced::Receiver)> {
-    let (plan, state) = shared.plan(&question).await?;
+    let (plan, context) = shared.plan(&question).await?;
     let schema = plan.schema();
     let plan =
         stoppable(plan, &stop).map_err(|source| Error::from_datafusion(source, shared.limits))?;
     let (sender, produced) = produced::channel();
     let mut producing = Box::pin(async move {
-        produce(&shared, plan, &state, sender).await;
-        drop(state);
+        produce(&shared, plan, context, sender).await;
         drop(held);
     });
     if futures::poll!(&mut producing).is_pending() {
@@ -369,11 +362,11 @@ async fn start(
 async fn produce(
     shared: &Shared,
     plan: Arc<dyn ExecutionPlan>,
-    state: &SessionState,
+    context: Arc<TaskContext>,
     sender: produced::Sender,
 ) {
     let failed = |source| Error::from_datafusion(source, shared.limits);
-    let mut batches = match execute_stream(plan, state.task_ctx()) {
+    let mut batches = match execute_stream(plan, context) {
         Ok(batches) => batches,
         // The reader may be gone; then nobody needs the error.
         Err(source) => return sender.fail(failed(source)).await,

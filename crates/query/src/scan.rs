@@ -16,6 +16,7 @@
 //! sort columns with statistics; a file with an absent value in one of them is a chain of its own,
 //! because absent values come first or last in a file, not in a chain.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use arrow::compute::SortOptions;
@@ -37,9 +38,10 @@ use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::union::UnionExec;
-use lake::DataFile;
+use lake::{DataFile, Lake};
 use tables::SortKey;
 
+use crate::Config;
 use crate::file_reader::ReaderFactory;
 use crate::id_index::{Candidate, IdIndex, Narrowed};
 use crate::in_memory;
@@ -67,20 +69,41 @@ pub(crate) const FOOTER_BYTES: usize = 512 * 1024;
 pub(crate) struct LakeTable {
     table: Arc<lake::Table>,
     kept: Arc<InMemory>,
-    layout: Layout,
+    layout: Arc<Layout>,
     view: OnceLock<lake::View>,
 }
 
-/// What all statements know of the files of a lake.
+/// What all statements know of the tables of a lake and of their files.
 #[derive(Debug)]
 pub(crate) struct InMemory {
-    pub(crate) ids: IdIndex,
-    pub(crate) small: SmallFiles,
+    ids: IdIndex,
+    small: SmallFiles,
+    layouts: HashMap<&'static str, Arc<Layout>>,
+}
+
+impl InMemory {
+    pub(crate) fn new(lake: &Lake, config: &Config) -> Self {
+        let tables = lake.tables().iter();
+        let layouts =
+            tables.map(|table| (table.spec().name, Arc::new(Layout::new(&table.schema()))));
+        Self {
+            ids: IdIndex::new(lake, config.id_filters_bytes()),
+            small: SmallFiles::new(lake, config.small_files_bytes()),
+            layouts: layouts.collect(),
+        }
+    }
+
+    fn layout(&self, table: &lake::Table) -> Arc<Layout> {
+        match self.layouts.get(table.spec().name) {
+            Some(layout) => Arc::clone(layout),
+            None => Arc::new(Layout::new(&table.schema())),
+        }
+    }
 }
 
 impl LakeTable {
     pub(crate) fn new(table: Arc<lake::Table>, kept: Arc<InMemory>) -> Self {
-        let layout = Layout::new(&table.schema());
+        let layout = kept.layout(&table);
         Self {
             table,
             kept,

@@ -8,13 +8,13 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result as DataFusionResult};
-use datafusion::execution::SessionStateDefaults;
 use datafusion::execution::cache::cache_manager::CacheManagerConfig;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::object_store::{ObjectStoreRegistry, ObjectStoreUrl};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::execution::{SessionStateDefaults, TaskContext};
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use datafusion::optimizer::optimizer::{Optimizer, OptimizerRule};
 use datafusion::prelude::SessionConfig;
@@ -97,21 +97,21 @@ impl Sessions {
         &self.base
     }
 
-    /// A state made from `base`, whose names are those of `catalogs`.
-    pub(crate) fn open(
-        &self,
-        base: &SessionState,
-        catalogs: Arc<StatementCatalogs>,
-    ) -> DataFusionResult<SessionState> {
+    /// The state `base` with the names of `catalogs`. Plans are made in it; they run in a [`context`](Self::context).
+    pub(crate) fn open(base: &SessionState, catalogs: Arc<StatementCatalogs>) -> SessionState {
+        let mut state = base.clone();
+        state.register_catalog_list(catalogs);
+        state
+    }
+
+    /// Where the plan of a statement runs: with memory and spill files of its own.
+    pub(crate) fn context(&self, state: &SessionState) -> DataFusionResult<Arc<TaskContext>> {
         let memory = FairSpillPool::new(self.config.memory_bytes());
         let runtime = RuntimeEnvBuilder::from_runtime_env(self.base.runtime_env())
             .with_memory_pool(Arc::new(TrackConsumersPool::new(memory, CONSUMERS_NAMED)))
             .with_disk_manager_builder(self.spill())
             .build_arc()?;
-        Ok(SessionStateBuilder::new_from_existing(base.clone())
-            .with_runtime_env(runtime)
-            .with_catalog_list(catalogs)
-            .build())
+        Ok(Arc::new(TaskContext::from(state).with_runtime(runtime)))
     }
 
     fn spill(&self) -> DiskManagerBuilder {

@@ -9,6 +9,7 @@ use arrow::datatypes::DataType;
 use datafusion::catalog::SchemaProvider;
 use datafusion::common::ParamValues;
 use datafusion::common::metadata::ScalarAndMetadata;
+use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{LogicalPlan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
@@ -60,7 +61,7 @@ impl Shared {
     pub(super) async fn plan(
         &self,
         question: &Question,
-    ) -> Result<(Arc<dyn ExecutionPlan>, SessionState)> {
+    ) -> Result<(Arc<dyn ExecutionPlan>, Arc<TaskContext>)> {
         let fault = |source| Error::from_datafusion(source, self.limits);
         let opened = self.open(question).await?;
         let planned = match self.known(&opened, question).await {
@@ -78,7 +79,8 @@ impl Shared {
         } else {
             state.create_physical_plan(logical).await
         };
-        Ok((plan.map_err(fault)?, state))
+        let context = self.sessions.context(&state).map_err(fault)?;
+        Ok((plan.map_err(fault)?, context))
     }
 
     pub(super) async fn describe(&self, question: &Question) -> Result<Described> {
@@ -138,7 +140,6 @@ impl Shared {
     /// A statement that is known to be a query, and a session of its own.
     async fn open(&self, question: &Question) -> Result<Opened> {
         let (sql, bytes_max) = (question.sql.as_str(), self.statement_bytes_max);
-        let fault = |source| Error::from_datafusion(source, self.limits);
         let names = StatementSchema::new(&self.lake, &self.kept);
         let said = question.said.as_deref();
         let (parsed, is_postgres) = match question.dialect {
@@ -148,12 +149,10 @@ impl Shared {
         let mut state = if is_postgres {
             let postgres = self.postgres(&names).await?;
             let catalogs = names.catalogs_with(postgres.tables());
-            let opened = self.sessions.open(postgres.base(), catalogs);
-            opened.map_err(fault)?
+            Sessions::open(postgres.base(), catalogs)
         } else {
             let catalogs = names.catalogs();
-            let opened = self.sessions.open(self.sessions.base(), catalogs);
-            opened.map_err(fault)?
+            Sessions::open(self.sessions.base(), catalogs)
         };
         // `now()` is this instant in every part of the statement; without it DataFusion cannot plan it.
         state.mark_start_execution();
@@ -177,8 +176,8 @@ impl Shared {
     pub(super) async fn tables(&self) -> Result<Vec<Listed>> {
         let fault = |source| Error::from_datafusion(source, self.limits);
         let names = StatementSchema::new(&self.lake, &self.kept);
-        let state = self.sessions.open(self.sessions.base(), names.catalogs());
-        add_all_views(&state.map_err(fault)?, &names).await?;
+        let state = Sessions::open(self.sessions.base(), names.catalogs());
+        add_all_views(&state, &names).await?;
         let mut listed = Vec::new();
         for name in names.names() {
             let table_type = names.table_type(&name).await.map_err(fault)?;
@@ -197,10 +196,7 @@ impl Shared {
     async fn postgres(&self, names: &Arc<StatementSchema>) -> Result<&PostgresCatalog> {
         let fault = |source| Error::from_datafusion(source, self.limits);
         let made = self.postgres.get_or_try_init(|| async {
-            let state = self
-                .sessions
-                .open(self.sessions.base(), names.catalogs())
-                .map_err(fault)?;
+            let state = Sessions::open(self.sessions.base(), names.catalogs());
             add_all_views(&state, names).await?;
             PostgresCatalog::new(self.sessions.base(), names)
                 .await
