@@ -9,13 +9,15 @@
 //! with all others, and a short one would be done when all are. A thread that is done takes the next piece of work itself:
 //! to wake another one for it would leave a processor idle meanwhile.
 //!
-//! **Nobody waits for a long one.** What waits when some work has had its turn is not left behind it.
+//! **Nobody waits for a long one.** Work that waits for a store gives up its turn, and so does what has run for long.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
+use futures::poll;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -82,9 +84,17 @@ impl Executor {
         let (sender, mut done) = oneshot::channel();
         let handle = self.handle.clone();
         let is_thread_needed = self.queue.push(Box::new(move || {
-            if !sender.is_closed() {
+            if sender.is_closed() {
+                return;
+            }
+            let mut work = Box::pin(work);
+            match handle.block_on(async { poll!(&mut work) }) {
                 // Whoever waited may be gone by now.
-                sender.send(handle.block_on(work)).ok();
+                Poll::Ready(done) => drop(sender.send(done)),
+                Poll::Pending => {
+                    let waiting = handle.clone();
+                    handle.spawn_blocking(move || sender.send(waiting.block_on(work)));
+                }
             }
         }))?;
         let queue = Arc::clone(&self.queue);
@@ -221,6 +231,26 @@ mod tests {
             short
         };
         assert_eq!(tokio::join!(long, short), (Some(true), Some(7)));
+    }
+
+    #[tokio::test]
+    async fn what_waits_for_another_gives_up_its_turn() {
+        let executor = Executor::new(1).unwrap();
+        let (sender, receiver) = oneshot::channel();
+        let (begun, has_begun) = oneshot::channel();
+        let waiting = executor.run_blocking(async move {
+            begun.send(()).unwrap();
+            receiver.await
+        });
+        let other = async {
+            has_begun.await.unwrap();
+            // The thread is free once the first step is done.
+            while executor.queue.waiting().n_threads > 0 {
+                tokio::task::yield_now().await;
+            }
+            executor.run_blocking(async move { sender.send(7) }).await
+        };
+        assert_eq!(tokio::join!(waiting, other), (Some(Ok(7)), Some(Ok(()))));
     }
 
     #[tokio::test]
