@@ -68,8 +68,9 @@ pub struct Config {
     /// A line of the log for each statement.
     pub statement_log: statement_log::Config,
     /// Bloom filters of identifiers kept in memory, in MiB, so that one trace by its id is looked for in the files that
-    /// have it. Default 64, enough for some ten million traces: a table needs a byte and a quarter for each identifier.
-    /// Beyond it, the newest files are kept; with 0 each statement reads the filters that it needs.
+    /// have it. Default 128, enough for some five million requests and their spans: an identifier takes a little more than
+    /// two bytes, and each of the ten id columns has the same room. Beyond it, the newest files are kept; with 0 each
+    /// statement reads the filters that it needs.
     pub id_filters_mib: u64,
     /// Rows of small files kept in memory, in MiB, so that a list of the last hour does not open each file that a commit
     /// made. Default 64, shared by the tables, enough for what is committed between two maintenances at some hundred
@@ -98,7 +99,7 @@ impl Default for Config {
             threads: None,
             metadata_cache_mib: 256,
             statement_log: statement_log::Config::default(),
-            id_filters_mib: 64,
+            id_filters_mib: 128,
             small_files_mib: 64,
         }
     }

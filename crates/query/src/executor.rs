@@ -9,6 +9,9 @@
 //! with all others, and a short one would be done when all are. A thread that is done takes the next piece of work itself:
 //! to wake another one for it would leave a processor idle meanwhile.
 //!
+//! **Spans first.** The threads have a lower priority than those that receive spans and talk with clients: who has little to do
+//! is not kept from it by what computes for long, be it an export that arrives or the next statement.
+//!
 //! **Nobody waits for a long one.** Work that waits for a store gives up its turn, and so does what has run for long.
 
 use std::collections::VecDeque;
@@ -18,6 +21,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::poll;
+use thread_priority::{ThreadPriority, ThreadPriorityValue};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -30,6 +34,9 @@ pub(crate) const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// Threads for planning and for local file reads; both come in bursts.
 const BLOCKING_THREADS_MAX: usize = 64;
+
+/// Of 100; on Linux a niceness of 5, a third of the processor beside a thread of usual priority that wants all of it.
+const PRIORITY: u8 = 35;
 
 /// Planning and the first rows of most statements take less.
 const TURN: Duration = Duration::from_millis(100);
@@ -51,6 +58,7 @@ impl Executor {
             .max_blocking_threads(BLOCKING_THREADS_MAX)
             .thread_name("query")
             .thread_stack_size(STACK_BYTES)
+            .on_thread_start(lower_priority)
             .enable_all()
             .build()
             .map_err(|source| Error::Threads { source })?;
@@ -191,6 +199,17 @@ impl std::fmt::Debug for Queue {
     }
 }
 
+fn lower_priority() {
+    let lowered = ThreadPriorityValue::try_from(PRIORITY).and_then(|priority| {
+        let lowered = ThreadPriority::Crossplatform(priority).set_for_current();
+        lowered.map_err(|error| error.to_string())
+    });
+    // A process that is lower still stays there.
+    if let Err(error) = lowered {
+        tracing::debug!(error, "a thread keeps its priority");
+    }
+}
+
 /// A panic ends its own work: whoever waits for it is told, because nothing is sent.
 fn run(work: Work) {
     catch_unwind(AssertUnwindSafe(work)).ok();
@@ -218,6 +237,28 @@ mod tests {
         let done: Vec<_> = join_all(all).await.into_iter().flatten().collect();
         assert_eq!(done, (0..50).collect::<Vec<_>>());
         assert_eq!(*order.lock().unwrap(), done);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn threads_have_a_lower_priority() {
+        // The niceness, behind the name in parentheses: proc_pid_stat(5).
+        let niceness = || {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            let (_, fields) = stat.rsplit_once(')').unwrap();
+            fields
+                .split_whitespace()
+                .nth(16)
+                .unwrap()
+                .parse::<i32>()
+                .unwrap()
+        };
+        let executor = Executor::new(1).unwrap();
+        let of_thread = executor
+            .run_blocking(async move { niceness() })
+            .await
+            .unwrap();
+        assert_eq!(of_thread, niceness().max(5));
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! Which files and row groups can hold an identifier, known without asking the store.
 //!
-//! Limits first: filters take at most [`Config::id_filters_mib`](crate::Config::id_filters_mib), shared evenly by the tables
-//! that have id columns. Files for which there is no room ([`Newest`]) are asked as if there were no index. An `IN` list of more than [`IDS_MAX`] identifiers is not looked up.
+//! Limits first: filters take at most [`Config::id_filters_mib`](crate::Config::id_filters_mib), shared evenly by the id
+//! columns of the tables. Files for which there is no room ([`Newest`]) are asked as if there were no index. An `IN` list of more than [`IDS_MAX`] identifiers is not looked up.
 //!
 //! A row group has a bloom filter for each id column (`trace_id`, `request_id`, ..). Read by statements, they are what
 //! one trace by its id costs: a read for each row group of each file. Here they are read once for each file and asked in memory: files that cannot hold an identifier are not in the plan, and of the
@@ -86,11 +86,13 @@ impl IdIndex {
             .map(|table| table.spec())
             .filter(|spec| !spec.bloom.is_empty())
             .collect();
-        let share = bytes_max.checked_div(with_ids.len()).unwrap_or_default();
+        // Each identifier of a row takes the same.
+        let n_columns = with_ids.iter().map(|spec| spec.bloom.len()).sum();
+        let of_column = bytes_max.checked_div(n_columns).unwrap_or_default();
         let tables = with_ids.into_iter().map(|spec| {
             let filters = TableFilters {
                 columns: spec.bloom,
-                files: Newest::new(share),
+                files: Newest::new(of_column * spec.bloom.len()),
             };
             (spec.name, filters)
         });

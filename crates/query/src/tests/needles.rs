@@ -382,11 +382,9 @@ async fn what_does_not_fit_is_the_oldest_and_memory_keeps_its_bound() {
     assert!((32..1024).contains(&bytes_of_file), "{bytes_of_file}");
 
     // Room for four of ten files, and not quite for a fifth.
-    let with_ids = tables::all()
-        .iter()
-        .filter(|spec| !spec.bloom.is_empty())
-        .count();
-    let bytes_max = (bytes_of_file * 5 - 1) * with_ids;
+    let n_columns: usize = tables::all().iter().map(|spec| spec.bloom.len()).sum();
+    assert_eq!(traces.spec().bloom.len(), 1);
+    let bytes_max = (bytes_of_file * 5 - 1) * n_columns;
     let index = IdIndex::new(&fixture.lake, bytes_max);
     let orders: [Vec<_>; 3] = [
         view.files.iter().collect(),
