@@ -72,8 +72,9 @@ impl Listener {
             };
             match accepted {
                 Ok((stream, _peer)) if connections.len() >= limits.connections_max => {
-                    drop(stream);
+                    // Counted before the peer can see that it is closed.
                     metrics::add(&metrics.connections_refused, 1);
+                    drop(stream);
                     if !is_over {
                         tracing::warn!(addr = %self.addr, connections_max = limits.connections_max,
                             "no more connections are accepted until some are closed");
