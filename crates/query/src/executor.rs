@@ -105,16 +105,15 @@ impl Executor {
                 }
             }
         }))?;
-        let queue = Arc::clone(&self.queue);
-        if is_thread_needed {
-            self.handle.spawn_blocking(move || queue.work_counted());
-        } else {
+        if !is_thread_needed {
             // Only what finds all threads busy needs a timer.
-            match timeout(TURN, &mut done).await {
-                Ok(done) => return done.ok(),
-                Err(_elapsed) => self.handle.spawn_blocking(move || queue.work()),
-            };
+            if let Ok(done) = timeout(TURN, &mut done).await {
+                return done.ok();
+            }
+            self.queue.add_thread();
         }
+        let queue = Arc::clone(&self.queue);
+        self.handle.spawn_blocking(move || queue.work());
         done.await.ok()
     }
 }
@@ -136,7 +135,7 @@ struct Queue {
 #[derive(Default)]
 struct Waiting {
     work: VecDeque<Work>,
-    /// Those that are counted.
+    /// At work, or about to be.
     n_threads: usize,
     is_stopped: bool,
 }
@@ -154,27 +153,22 @@ impl Queue {
         Some(is_thread_needed)
     }
 
-    /// One of the threads that are counted: until nothing waits.
-    fn work_counted(&self) {
+    /// One thread more, because the others have had their turn.
+    fn add_thread(&self) {
+        self.waiting().n_threads += 1;
+    }
+
+    /// What each thread does that was counted: until nothing waits.
+    fn work(&self) {
         loop {
             let mut waiting = self.waiting();
             let Some(work) = waiting.work.pop_front() else {
+                // Under the same lock: whoever pushes next sees that a thread is needed.
                 waiting.n_threads -= 1;
                 return;
             };
             drop(waiting);
             run(work);
-        }
-    }
-
-    /// One more, because the others have had their turn: until nothing waits.
-    fn work(&self) {
-        loop {
-            let work = self.waiting().work.pop_front();
-            match work {
-                Some(work) => run(work),
-                None => return,
-            }
         }
     }
 
@@ -237,6 +231,23 @@ mod tests {
         let done: Vec<_> = join_all(all).await.into_iter().flatten().collect();
         assert_eq!(done, (0..50).collect::<Vec<_>>());
         assert_eq!(*order.lock().unwrap(), done);
+    }
+
+    /// Work that keeps its thread until it is told to end; the receiver says that it has begun.
+    fn long(
+        executor: &Executor,
+    ) -> (
+        impl Future<Output = Option<bool>>,
+        oneshot::Receiver<()>,
+        mpsc::Sender<()>,
+    ) {
+        let (end, until) = mpsc::channel::<()>();
+        let (begun, has_begun) = oneshot::channel();
+        let running = executor.run_blocking(async move {
+            begun.send(()).unwrap();
+            until.recv().is_ok()
+        });
+        (running, has_begun, end)
     }
 
     #[cfg(target_os = "linux")]
@@ -305,12 +316,7 @@ mod tests {
     #[tokio::test]
     async fn what_waits_at_the_end_is_told() {
         let executor = Executor::new(1).unwrap();
-        let (end, until) = mpsc::channel::<()>();
-        let (begun, has_begun) = oneshot::channel();
-        let running = executor.run_blocking(async move {
-            begun.send(()).unwrap();
-            until.recv().is_ok()
-        });
+        let (running, has_begun, end) = long(&executor);
         let stopped = async {
             has_begun.await.unwrap();
             let waiting = executor.run_blocking(async { 7 });
@@ -332,12 +338,7 @@ mod tests {
     #[tokio::test]
     async fn what_nobody_waits_for_does_not_begin() {
         let executor = Executor::new(1).unwrap();
-        let (end, until) = mpsc::channel::<()>();
-        let (begun, has_begun) = oneshot::channel();
-        let running = executor.run_blocking(async move {
-            begun.send(()).unwrap();
-            until.recv().is_ok()
-        });
+        let (running, has_begun, end) = long(&executor);
         let rest = async {
             has_begun.await.unwrap();
             let (sender, has_run) = mpsc::channel();
